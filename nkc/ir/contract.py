@@ -1,0 +1,270 @@
+"""The kernel contract as typed, frozen values.
+
+A contract is *open* when it leaves schedule, launch, LDS or workspace to the compiler, *lowered* when a tactic has
+filled them in, and *sealed* when the built object has told the rest. It is one type throughout: what is still open
+is None. `nkc.ir.reader` is the only door through which JSON becomes one of these.
+"""
+
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from nkc.ir.frozen import FrozenMap
+
+CONTRACT_SCHEMA = "nkc.contract/1"
+
+Triple: TypeAlias = tuple[int, int, int]
+
+
+class DType(StrEnum):
+    """Element types. `fp8_e4m3` is OCP e4m3fn: no infinities, NaN at 0x7f and 0xff, largest value 448."""
+
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP32 = "fp32"
+    FP8_E4M3 = "fp8_e4m3"
+    INT32 = "int32"
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the size of one element in bytes."""
+        return {"bf16": 2, "fp16": 2, "fp32": 4, "fp8_e4m3": 1, "int32": 4}[self.value]
+
+
+class Layout(StrEnum):
+    """How a tensor lies in memory. Ids exist for what deployments use, whether or not a tactic serves them."""
+
+    ROW_MAJOR = "row_major"
+    ROW_MAJOR_NK = "row_major_nk"
+    M_MAJOR = "m_major"
+    SHUFFLED_16X16 = "shuffled_16x16"
+
+
+class Accumulate(StrEnum):
+    """How the products inside one scale block (or along k, without scales) are added; strictest first.
+
+    fp32_sequential: IEEE fp32, k ascending, an oracle gives every bit. matrix_unit_fp32: exact products, at least 23
+    fraction bits kept at every addition, the order inside the block fixed by the lowered contract.
+    tensor_core_fp8: Hopper's FP8 unit, about 13 bits below the largest addend, truncated, at most 128 terms.
+    """
+
+    FP32_SEQUENTIAL = "fp32_sequential"
+    MATRIX_UNIT_FP32 = "matrix_unit_fp32"
+    TENSOR_CORE_FP8 = "tensor_core_fp8"
+
+    def serves(self, asked: "Accumulate") -> bool:
+        """Return whether a kernel that guarantees this rule may serve a contract that asks for `asked`."""
+        order = list(Accumulate)
+        return order.index(self) <= order.index(asked)
+
+
+class Combine(StrEnum):
+    """How block sums become the result: `ascending` is one chain, `fixed_order` partial chains in a fixed order."""
+
+    ASCENDING = "ascending"
+    FIXED_ORDER = "fixed_order"
+
+    def serves(self, asked: "Combine") -> bool:
+        """Return whether a kernel that guarantees this rule may serve a contract that asks for `asked`."""
+        order = list(Combine)
+        return order.index(self) <= order.index(asked)
+
+
+class Round(StrEnum):
+    """Rounding of the stored result: to nearest, ties to even, once."""
+
+    RNE_ONCE = "rne_once"
+
+
+class Nan(StrEnum):
+    """What happens to NaN: it reaches every output that depends on it, and no other."""
+
+    PROPAGATE = "propagate"
+
+
+class Gate(StrEnum):
+    """How the gate and up columns of a gated epilogue lie: one half after the other, or in turn."""
+
+    HALVES = "halves"
+    INTERLEAVED = "interleaved"
+
+
+class Maturity(StrEnum):
+    """How far a tactic's proof has come."""
+
+    EXPERIMENT = "experiment"
+    VERIFIED = "verified"
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+
+
+class Access(StrEnum):
+    """What a kernel does to an argument's memory."""
+
+    READ = "read"
+    WRITE = "write"
+    READ_WRITE = "read_write"
+
+
+class WorkspaceInit(StrEnum):
+    """What the workspace holds before the first launch: anything, or zeros (and zeros again after each launch)."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The manner of every value in this file: frozen, keyword-only, strict, open fields left out."""
+
+
+class Bounded(_Value, frozen=True, kw_only=True):
+    """A dim known only within limits, both included. One launch serves every value; the value is an argument."""
+
+    min: int
+    max: int
+
+
+Dim: TypeAlias = int | Bounded
+
+
+def dim_min(dim: Dim) -> int:
+    """Return the smallest value a dim can take."""
+    return dim.min if isinstance(dim, Bounded) else dim
+
+
+def dim_max(dim: Dim) -> int:
+    """Return the largest value a dim can take."""
+    return dim.max if isinstance(dim, Bounded) else dim
+
+
+class MultipleOf(_Value, frozen=True, kw_only=True):
+    """A leading dimension that is its natural value rounded up to a multiple, in elements."""
+
+    multiple_of: int
+
+
+class TargetRef(_Value, frozen=True, kw_only=True):
+    """The chip a contract is for, and its wave size in lanes."""
+
+    arch: str
+    wave: int
+
+
+class Scale(_Value, frozen=True, kw_only=True):
+    """Scales of one operand: one per `block` (elements along each axis of the operand).
+
+    leading_dim: elements between consecutive k groups of an `m_major` tensor; None means m itself.
+    """
+
+    block: tuple[int, int]
+    dtype: DType = DType.FP32
+    layout: Layout
+    leading_dim: int | MultipleOf | None = None
+
+
+class Epilogue(_Value, frozen=True, kw_only=True):
+    """What follows the accumulator, before the one rounding store.
+
+    dtype: of the bias vector (`bias`). gate: how gate and up columns lie (`gated_silu`).
+    """
+
+    kind: str
+    dtype: DType | None = None
+    gate: Gate | None = None
+
+
+class Properties(_Value, frozen=True, kw_only=True):
+    """What the caller needs of every launch. constant: operands that no earlier kernel in the stream may write."""
+
+    deterministic: bool = True
+    graph_capture: bool = True
+    constant: tuple[str, ...] = ()
+
+
+class Schedule(_Value, frozen=True, kw_only=True):
+    """How the work is cut. tile: elements (m, n, k). waves: per workgroup. split_k: partial chains along k."""
+
+    tile: Triple | None = None
+    stages: int | None = None
+    waves: int | None = None
+    split_k: int | None = None
+
+
+class Launch(_Value, frozen=True, kw_only=True):
+    """Workgroups (grid) and threads (block) along x, y, z."""
+
+    grid: Triple | None = None
+    block: Triple | None = None
+
+
+class Lds(_Value, frozen=True, kw_only=True):
+    """LDS (shared memory) in bytes: fixed in the code object, dynamic asked for at launch. Two different things."""
+
+    fixed_bytes: int | None = None
+    dynamic_bytes: int | None = None
+
+
+class Workspace(_Value, frozen=True, kw_only=True):
+    """Scratch memory that the caller provides; one workspace serves one stream at a time."""
+
+    bytes: int
+    alignment: int = 256
+    init: WorkspaceInit = WorkspaceInit.NONE
+
+
+class Argument(_Value, frozen=True, kw_only=True):
+    """One visible kernel argument. type: `ptr<dtype>` or `int32`."""
+
+    name: str
+    type: str
+    access: Access = Access.READ
+
+
+class Code(_Value, frozen=True, kw_only=True):
+    """The kernel itself: SHA-256 of its normalised source with the options that matter."""
+
+    language: Literal["triton", "cuda", "amdgcn"]
+    digest: str
+
+
+NumericValue: TypeAlias = StrEnum | float
+
+
+class Contract(_Value, frozen=True, kw_only=True):
+    """An immutable computational identity, with the notes that travel beside it and are never part of an id.
+
+    Notes: maturity, fallback, provenance. Everything else is hashed (see `nkc.ir.canonical`).
+    """
+
+    schema: str = CONTRACT_SCHEMA
+    target: TargetRef
+    operation: str
+    shape: FrozenMap[str, Dim]
+    dtypes: FrozenMap[str, DType]
+    scales: FrozenMap[str, Scale] = FrozenMap()
+    layouts: FrozenMap[str, Layout]
+    epilogue: Epilogue = Epilogue(kind="identity")
+    numerics: FrozenMap[str, NumericValue]
+    properties: Properties = Properties()
+    alignment: FrozenMap[str, int] = FrozenMap()
+    constants: FrozenMap[str, int] = FrozenMap()
+    schedule: Schedule | None = None
+    launch: Launch | None = None
+    lds: Lds | None = None
+    workspace: Workspace | None = None
+    arguments: tuple[Argument, ...] | None = None
+    code: Code | None = None
+    maturity: Maturity | None = None
+    fallback: str | None = None
+    provenance: FrozenMap[str, object] = FrozenMap()
+
+    def dim(self, name: str) -> Dim:
+        """Return one dim, exact or bounded."""
+        return self.shape[name]
+
+    def exact(self, name: str) -> int:
+        """Return a dim that the operation does not let be bounded."""
+        value = self.shape[name]
+        assert isinstance(value, int), f"{name} is bounded"
+        return value

@@ -1,0 +1,35 @@
+"""The epilogues, one file each: the operands they need and the text that emit prints. Loaded on demand."""
+
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+
+from nkc.ir import folder
+from nkc.ir.contract import DType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpilogueKind:
+    """One kind of epilogue.
+
+    triton: the expression of the fp32 result, in terms of `acc` (and `bias`, `gate`, `up` where it has them).
+    bias_dtypes: what a bias vector over n may be; empty where there is none. gated: columns are gate and up.
+    """
+
+    kind: str
+    meaning: str
+    triton: str
+    bias_dtypes: tuple[DType, ...] = ()
+    gated: bool = False
+
+
+def names() -> tuple[str, ...]:
+    """Return the kinds of epilogue, sorted."""
+    return folder.members(sys.modules[__name__])
+
+
+@lru_cache(maxsize=64)
+def get(kind: str) -> EpilogueKind:
+    """Return one kind of epilogue. Raises ModuleNotFoundError for an unknown one; the reader has refused it before."""
+    epilogue: EpilogueKind = folder.load(sys.modules[__name__], kind).EPILOGUE
+    return epilogue

@@ -1,0 +1,22 @@
+"""An immutable, hashable mapping: what a contract's open-ended sections are made of."""
+
+from typing import NoReturn, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class FrozenMap(dict[K, V]):
+    """A dict that cannot change after it is made, so that a contract can be shared and hashed."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a contract never changes; make a new one with msgspec.structs.replace")
+
+    __setitem__ = __delitem__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+    __ior__ = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))

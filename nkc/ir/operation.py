@@ -1,0 +1,80 @@
+"""What an operation is: its dims, its ordered typed operands, its epilogues and the numerical rules it declares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from nkc.ir.budget import Stage
+from nkc.ir.contract import Access, Argument, Contract, DType, Layout, NumericValue
+from nkc.ir.errors import Problem
+
+
+def pointer(dtype: DType) -> str:
+    """Return the argument type of a pointer to elements of a dtype."""
+    return f"ptr<{dtype.value}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimRule:
+    """One dim: its name, what it counts, and whether a contract may give it as a range."""
+
+    name: str
+    meaning: str
+    bounded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleRule:
+    """Scales of an operand: which dtypes need them, and the layouts that can be said."""
+
+    dtypes: tuple[DType, ...]
+    layouts: tuple[Layout, ...] = (Layout.ROW_MAJOR, Layout.M_MAJOR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """One tensor of the ABI. axes: the dims of its axes, outermost first, in logical order."""
+
+    name: str
+    axes: tuple[str, ...]
+    access: Access
+    dtypes: tuple[DType, ...]
+    layouts: tuple[Layout, ...]
+    scales: ScaleRule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumericRule:
+    """One numerical field of a contract: an enum or a real. Without a default it must be written."""
+
+    name: str
+    type: type[StrEnum] | type[float]
+    default: NumericValue | None = None
+
+
+def _no_problems(_: Contract) -> list[Problem]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One operation. `dtypes` beside the operands' own: names such as `acc` with what they may be.
+
+    check: rules across fields, after every section has been read. arguments: the ordered visible argument list of a
+    kernel for this contract (workspace and bounded dims come last). stages: the leaf stages with their budgets.
+    """
+
+    name: str
+    summary: str
+    dims: tuple[DimRule, ...]
+    operands: tuple[Operand, ...]
+    intermediate_dtypes: tuple[tuple[str, tuple[DType, ...]], ...] = ()
+    epilogues: tuple[str, ...] = ("identity",)
+    numerics: tuple[NumericRule, ...] = ()
+    arguments: Callable[[Contract], tuple[Argument, ...]]
+    stages: Callable[[Contract], tuple[Stage, ...]]
+    check: Callable[[Contract], list[Problem]] = field(default=_no_problems)
+
+    def operand(self, name: str) -> Operand:
+        """Return the operand of that name."""
+        return next(operand for operand in self.operands if operand.name == name)
