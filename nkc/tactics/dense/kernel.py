@@ -1,0 +1,106 @@
+"""What the fp8 block-scaled Triton template places: every number of it is computed here, for one lowered contract."""
+
+from collections.abc import Mapping
+
+from nkc.ir import targets
+from nkc.ir.contract import Bounded, Contract, DType, Layout, MultipleOf
+from nkc.tactics.dense.plan import ceil_div, tile_of, tiles
+from nkc.tactics.tactic import Tactic
+
+GROUP_M = 8  # row tiles that walk along n together, so that A and B tiles are still in L2 when they are read again
+TRITON_STORE = {DType.BF16: ".to(tl.bfloat16)", DType.FP32: ""}
+
+
+def constants(contract: Contract, tactic: Tactic, *, convert: str = "") -> Mapping[str, object]:
+    """Return the template's constants. convert: what turns a loaded fp8 block into the type the matrix unit adds."""
+    tile_m, tile_n, tile_k = tile_of(tactic)
+    n, k = contract.exact("n"), contract.exact("k")
+    m = contract.shape["m"]
+    block_n, block_k = contract.scales["b"].block
+    part_columns = min(tile_n, block_n)
+    m_tail = isinstance(m, Bounded) or m % tile_m != 0
+    n_tail = n % tile_n != 0
+    m_text = "m" if isinstance(m, Bounded) else str(m)
+    assert contract.arguments is not None
+    row_stride, block_stride = _scale_strides(contract, m_text)
+    return {
+        "symbol": symbol(contract, tactic),
+        "arguments": ", ".join(argument.name for argument in contract.arguments),
+        "m": m_text,
+        "n": n,
+        "k": k,
+        "tile_m": tile_m,
+        "tile_n": tile_n,
+        "stages": tactic.schedule.stages,
+        "m_tail": m_tail,
+        "n_tail": n_tail,
+        "scale_block_n": block_n,
+        "scale_block_k": block_k,
+        "k_blocks": k // block_k,
+        "k_steps": k // tile_k,
+        "blocks_per_step": list(range(tile_k // block_k)),
+        "b_scale_rows": ceil_div(n, block_n),
+        "a_scale_row_stride": row_stride,
+        "a_scale_block_stride": block_stride,
+        "convert": convert,
+        "round": TRITON_STORE[contract.dtypes["out"]],
+        "parts": [
+            {
+                "index": index,
+                "first_column": index * part_columns,
+                "columns": part_columns,
+                "mask": _store_mask(index, m_tail=m_tail, n_tail=n_tail, m=m_text, n=n),
+            }
+            for index in range(tile_n // part_columns)
+        ],
+        **_order(contract, tactic),
+    }
+
+
+def symbol(contract: Contract, tactic: Tactic) -> str:
+    """Return the kernel's name: the tactic and the dims, so that a profile can be read."""
+    dims = (
+        f"{name}{dim.min}to{dim.max}" if isinstance(dim, Bounded) else f"{name}{dim}"
+        for name, dim in sorted(contract.shape.items(), key=lambda item: "mnk".index(item[0]))
+    )
+    return "_".join([tactic.name.split(".", 1)[1].replace(".", "_"), *dims])
+
+
+def _scale_strides(contract: Contract, m: str) -> tuple[str, str]:
+    """Return the strides of the activation scales (elements) along rows and along k blocks, as expressions."""
+    scale = contract.scales["a"]
+    if scale.layout is Layout.ROW_MAJOR:
+        return str(contract.exact("k") // scale.block[1]), "1"
+    match scale.leading_dim:
+        case MultipleOf(multiple_of=1):
+            return "1", m
+        case MultipleOf(multiple_of=multiple):
+            return "1", f"(({m} + {multiple - 1}) // {multiple} * {multiple})"
+        case leading_dim:
+            return "1", str(leading_dim)
+
+
+def _store_mask(index: int, *, m_tail: bool, n_tail: bool, m: str, n: int) -> str:
+    rows, columns = f"(rows[:, None] < {m})", f"(columns_{index}[None, :] < {n})"
+    kept = [text for text, tail in ((rows, m_tail), (columns, n_tail)) if tail]
+    return f", mask={' & '.join(kept)}" if kept else ""
+
+
+def _order(contract: Contract, tactic: Tactic) -> dict[str, int]:
+    """Return how the one-dimensional grid walks the tiles: a run per XCD, then groups of row tiles."""
+    m_tiles, n_tiles = tiles(contract, tactic)
+    facts = targets.get(contract.target.arch).facts
+    xcds = facts["chiplets"].value if "chiplets" in facts else 1
+    assert isinstance(xcds, int)
+    if m_tiles * n_tiles <= xcds:
+        xcds = 1
+    group_m = min(m_tiles, GROUP_M)
+    return {
+        "m_tiles": m_tiles,
+        "xcds": xcds,
+        "tiles_per_xcd": m_tiles * n_tiles // xcds,
+        "xcds_with_one_more": m_tiles * n_tiles % xcds,
+        "group_m": group_m,
+        "group_tiles": group_m * n_tiles,
+        "last_group_m": m_tiles % group_m or group_m,
+    }

@@ -1,0 +1,30 @@
+"""Why a candidate is not selected: one condition, with the field, the wanted and the actual value."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class StageName(StrEnum):
+    """Where a reason arose. All stages are evaluated for every candidate; any reason rejects."""
+
+    PREDICATE = "predicate"
+    PROPERTY = "property"
+    MATURITY = "maturity"
+    POLICY = "policy"
+    OBJECT = "object"
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One condition that does not hold.
+
+    field: the JSON path in the contract. nearest: the value to write at that path so that this condition holds,
+    closest to the one that is there; None where no edit of the contract can do it, or it is no single value.
+    """
+
+    stage: StageName
+    predicate: str
+    field: str
+    wanted: str
+    actual: str
+    nearest: int | str | bool | tuple[int, ...] | None = None

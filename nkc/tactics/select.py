@@ -1,0 +1,184 @@
+"""Selection: every candidate with every reason, and the one order that decides among those without any.
+
+Nothing but the contract, the catalogue, the evidence and the policy influences the outcome.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from nkc.ir.contract import Contract, Maturity
+from nkc.tactics.catalogue import tactics_of
+from nkc.tactics.maturity import Standing, standing
+from nkc.tactics.predicate import Predicate, lookup, show
+from nkc.tactics.reason import Reason, StageName
+from nkc.tactics.tactic import Lowered, Tactic
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the caller allows. only_tactic forces a route; it lifts neither predicates nor `rejected`."""
+
+    allow_experimental: bool = False
+    only_tactic: str | None = None
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One tactic and why it is not to be had for this contract; without reasons it is eligible."""
+
+    tactic: Tactic
+    standing: Standing
+    effective_rank: tuple[int, int]
+    rank_source: str
+    reasons: tuple[Reason, ...]
+
+    @property
+    def order(self) -> tuple[tuple[int, int], str]:
+        """The key that decides among eligible candidates: rank, then name. Total, because names are unique."""
+        return self.effective_rank, self.tactic.name
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Every candidate in name order, and the eligible ones in the order in which they are tried."""
+
+    contract: Contract
+    policy: Policy
+    candidates: tuple[Candidate, ...]
+    eligible: tuple[Candidate, ...]
+
+    @property
+    def selected(self) -> Candidate | None:
+        """The first eligible candidate."""
+        return self.eligible[0] if self.eligible else None
+
+    def lower(self, candidate: Candidate) -> Lowered:
+        """Return the contract as this candidate lowers it."""
+        return Lowered(contract=candidate.tactic.lower(self.contract, candidate.tactic), tactic=candidate.tactic)
+
+
+def select(contract: Contract, policy: Policy | None = None, *, tactics: Iterable[Tactic] | None = None) -> Selection:
+    """Evaluate all tactics of the contract's operation, completely, and order the eligible ones.
+
+    tactics: other candidates than the catalogue's, for tests. Raises ToolError where a tactic pack cannot be loaded.
+    """
+    policy = policy or Policy()
+    found = tactics_of(contract.operation) if tactics is None else tuple(tactics)
+    results: dict[Predicate, Reason | None] = {}
+    candidates = tuple(
+        sorted((_candidate(contract, tactic, policy, results) for tactic in found), key=lambda c: c.tactic.name)
+    )
+    eligible = sorted((candidate for candidate in candidates if not candidate.reasons), key=lambda c: c.order)
+    return Selection(contract=contract, policy=policy, candidates=candidates, eligible=tuple(eligible))
+
+
+def _candidate(
+    contract: Contract, tactic: Tactic, policy: Policy, results: dict[Predicate, Reason | None]
+) -> Candidate:
+    stands = standing(tactic, contract)
+    reasons = [
+        *_predicates(contract, tactic, results),
+        *_properties(contract, tactic),
+        *_maturity(stands, policy),
+        *_policy(tactic, policy),
+    ]
+    return Candidate(
+        tactic=tactic,
+        standing=stands,
+        effective_rank=(1, tactic.rank),
+        rank_source="catalogue",
+        reasons=tuple(reasons),
+    )
+
+
+def _predicates(contract: Contract, tactic: Tactic, results: dict[Predicate, Reason | None]) -> list[Reason]:
+    """Evaluate every predicate; one that raises is a bug of ours and never a rejection."""
+    reasons = []
+    for predicate in tactic.predicates:
+        if predicate not in results:
+            try:
+                results[predicate] = predicate.check(contract)
+            except Exception as error:
+                error.add_note(f"predicate_raised: {predicate} of {tactic.name}")
+                raise
+        reason = results[predicate]
+        if reason is not None:
+            reasons.append(reason)
+    return reasons or _as_written(contract, tactic)
+
+
+_AUTHORED: Mapping[str, tuple[str, ...]] = {
+    "schedule": ("tile", "stages", "waves", "split_k"),
+    "launch": ("grid", "block"),
+    "workspace": ("bytes", "alignment", "init"),
+}
+
+
+def _as_written(contract: Contract, tactic: Tactic) -> list[Reason]:
+    """Return where the tactic would fill an open field differently from what the author wrote.
+
+    Asked only of a tactic whose predicates hold: lowering is defined for those alone.
+    """
+    written = [section for section in (*_AUTHORED, "arguments") if getattr(contract, section) is not None]
+    if not written:
+        return []
+    lowered = tactic.lower(contract, tactic)
+    reasons = []
+    for section in written:
+        paths = [f"$.{section}.{name}" for name in _AUTHORED[section]] if section in _AUTHORED else [f"$.{section}"]
+        for path in paths:
+            author, ours = lookup(contract, path), lookup(lowered, path)
+            if author not in ("absent", ours):
+                reasons.append(
+                    Reason(
+                        stage=StageName.PREDICATE,
+                        predicate="as_written",
+                        field=path,
+                        wanted=show(ours),
+                        actual=show(author),
+                    )
+                )
+    return reasons
+
+
+def _properties(contract: Contract, tactic: Tactic) -> list[Reason]:
+    reasons = []
+    for name in ("deterministic", "graph_capture"):
+        if getattr(contract.properties, name) and not getattr(tactic.guarantees, name):
+            reasons.append(
+                Reason(
+                    stage=StageName.PROPERTY,
+                    predicate="guarantees",
+                    field=f"$.properties.{name}",
+                    wanted="false (the tactic does not guarantee it)",
+                    actual="true",
+                    nearest=False,
+                )
+            )
+    return reasons
+
+
+def _maturity(stands: Standing, policy: Policy) -> list[Reason]:
+    if stands.maturity is Maturity.REJECTED:
+        wanted = "a tactic that was not rejected"
+    elif stands.maturity is Maturity.EXPERIMENT and not policy.allow_experimental:
+        wanted = "verified or accepted, or --allow-experimental"
+    else:
+        return []
+    return [
+        Reason(
+            stage=StageName.MATURITY, predicate="mature", field="maturity", wanted=wanted, actual=stands.maturity.value
+        )
+    ]
+
+
+def _policy(tactic: Tactic, policy: Policy) -> list[Reason]:
+    if policy.only_tactic is None or policy.only_tactic == tactic.name:
+        return []
+    return [
+        Reason(
+            stage=StageName.POLICY,
+            predicate="only_tactic",
+            field="policy.only_tactic",
+            wanted=policy.only_tactic,
+            actual=tactic.name,
+        )
+    ]

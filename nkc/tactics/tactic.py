@@ -1,0 +1,86 @@
+"""One way to implement an operation, as a data sheet: what it needs, what it guarantees, how it lowers and renders."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from nkc.ir.contract import Accumulate, Combine, Contract, Maturity, Schedule
+from nkc.tactics.predicate import Declares, IsTarget, Predicate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantees:
+    """What a kernel promises whenever its predicates hold; read back from the object where it can be."""
+
+    accumulate: Accumulate | None = None
+    combine: Combine | None = None
+    deterministic: bool
+    graph_capture: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodePattern:
+    """What the object's instructions must show for a guarantee to be believed.
+
+    matrix: the only matrix instructions that may occur, each by the start of its mnemonic. at_least: how many.
+    """
+
+    matrix: tuple[str, ...]
+    at_least: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """How a tactic's kernel is written: a template, what is placed in it, and how it is compiled.
+
+    constants: what the template places, computed for one lowered contract. options: of the toolchain, all explicit.
+    """
+
+    template: str
+    constants: Callable[[Contract, "Tactic"], Mapping[str, object]]
+    options: Mapping[str, int | bool | str]
+    pattern: CodePattern
+    pointer_range_bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tactic:
+    """One tactic.
+
+    rank: lower is tried first; a committed tuning row goes before any rank. claim: the maturity it claims, capped by
+    evidence. requires: every condition beside target and declared constants, which are asked of every tactic.
+    lower: fills in schedule, grid, block, workspace and arguments of a contract that the predicates admit.
+    proofs: the small contracts on which the tactic is proven.
+    """
+
+    name: str
+    operation: str
+    target: str
+    rank: int
+    claim: Maturity = Maturity.EXPERIMENT
+    requires: tuple[Predicate, ...]
+    guarantees: Guarantees
+    schedule: Schedule
+    lower: Callable[[Contract, "Tactic"], Contract]
+    kernel: Kernel
+    declares: tuple[str, ...] = ()
+    proofs: Callable[["Tactic"], tuple[Contract, ...]] = field(default=lambda _: ())
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.requires:
+            raise ValueError(f"{self.name}: a tactic without predicates would accept everything")
+        if not self.name.startswith(f"{self.target}.{self.operation}."):
+            raise ValueError(f"{self.name}: a name goes from target to operation to detail")
+
+    @property
+    def predicates(self) -> tuple[Predicate, ...]:
+        """Every predicate asked of a contract, in the order in which reasons are listed."""
+        return (IsTarget(self.target), *self.requires, Declares(self.declares))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """A contract whose schedule, grid, block, workspace and arguments a tactic has filled in, and that tactic."""
+
+    contract: Contract
+    tactic: Tactic
