@@ -65,6 +65,14 @@ def _arguments(built: CodeObject, source: Source) -> "Iterator[Reason]":
         yield disagreement("object_kernarg_bytes", "$.arguments", f"at least {least}", built.resources.kernarg_bytes)
 
 
+def _code(source: Source, contract: Contract) -> "Iterator[Reason]":
+    written = contract.code
+    if written is not None and (written.language, written.digest) != (source.language, source.digest):
+        yield disagreement(
+            "object_code", "$.code", f"{written.language} {written.digest}", f"{source.language} {source.digest}"
+        )
+
+
 def _launch(built: CodeObject, contract: Contract) -> "Iterator[Reason]":
     assert contract.launch is not None
     assert contract.launch.block is not None
@@ -116,6 +124,7 @@ def hold(built: CodeObject, source: Source, contract: Contract, tactic: "Tactic"
     target = targets.get(contract.target.arch)
     return (
         *_identity(built, source, contract, target),
+        *_code(source, contract),
         *_arguments(built, source),
         *_launch(built, contract),
         *_memory(built, contract, target),

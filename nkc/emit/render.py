@@ -1,15 +1,13 @@
 """Rendering: a lowered contract and its tactic's template become one self-contained source with its digests."""
 
 import keyword
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nkc.emit import templates
 from nkc.emit.digest import code_digest
-from nkc.emit.source import Options, OptionValue, Parameter, Source, TemplateFile
-from nkc.ir import operations
-from nkc.ir.contract import Argument, Bounded, Contract, DType
+from nkc.emit.source import Options, Parameter, Source, TemplateFile
+from nkc.ir.contract import Argument, DType
 from nkc.ir.errors import ToolError
 
 if TYPE_CHECKING:
@@ -29,16 +27,6 @@ TRITON_TYPES = {
 _PROMISED_ALIGNMENT = 16  # bytes; Triton vectorises loads by it, so launchers check it
 
 
-def symbol(contract: Contract, tactic: "Tactic") -> str:
-    """Return a kernel's readable name: the tactic, then the dims in the operation's order (`m0to64` where bounded)."""
-    dims = []
-    for rule in operations.get(contract.operation).dims:
-        value = contract.shape[rule.name]
-        size = f"{value.min}to{value.max}" if isinstance(value, Bounded) else f"{value}"
-        dims.append(f"{rule.name}{size}")
-    return re.sub(r"\W", "_", "_".join([tactic.name, *dims]))
-
-
 def parameter(argument: Argument, tactic: "Tactic") -> Parameter:
     """Return one visible argument as the kernel's parameter, with the promises that the code is compiled on."""
     if argument.type == "int32":
@@ -50,19 +38,6 @@ def parameter(argument: Argument, tactic: "Tactic") -> Parameter:
         divisible_by=_PROMISED_ALIGNMENT,
         range_bits=tactic.kernel.pointer_range_bits,
     )
-
-
-def options(contract: Contract, tactic: "Tactic") -> Options:
-    """Return the compile options, sorted: the tactic's, and the waves of the lowered schedule.
-
-    Fusing a product into a sum where the source says neither fma nor mul_add would change bits with the tile; a tactic
-    cannot ask for it.
-    """
-    assert contract.schedule is not None
-    assert contract.schedule.waves is not None
-    chosen: dict[str, OptionValue] = {**tactic.kernel.options, "num_warps": contract.schedule.waves}
-    chosen["enable_fp_fusion"] = False
-    return tuple(sorted(chosen.items()))
 
 
 def place(name: str, constants: "Mapping[str, object]", root: Path) -> str:
@@ -82,20 +57,22 @@ def source(
     name: str,
     constants: "Mapping[str, object]",
     *,
-    symbol: str,
     parameters: tuple[Parameter, ...],
     options: Options,
     root: Path | None = None,
 ) -> Source:
-    """Return the source made from a template: its text, what it means, and the files it is made of."""
+    """Return the source made from a template: its text, what it means, and the files it is made of.
+
+    constants: what the template places; `symbol` names the kernel.
+    """
     from nkc.emit.include import closure, closure_digest
 
+    symbol = str(constants["symbol"])
     assert symbol.isidentifier(), symbol
     assert not keyword.iskeyword(symbol), symbol
     root = root or templates.root()
     files: tuple[TemplateFile, ...] = closure(name, root)
-    names = ", ".join(item.name for item in parameters)
-    text = place(name, {**constants, "symbol": symbol, "arguments": names}, root)
+    text = place(name, constants, root)
     return Source(
         language="triton",
         text=text,
@@ -115,7 +92,6 @@ def render(lowered: "Lowered") -> Source:
     return source(
         tactic.kernel.template,
         tactic.kernel.constants(contract, tactic),
-        symbol=symbol(contract, tactic),
         parameters=tuple(parameter(argument, tactic) for argument in contract.arguments),
-        options=options(contract, tactic),
+        options=tuple(sorted(tactic.kernel.options.items())),
     )

@@ -1,0 +1,155 @@
+"""`explain.json` (`nkc.explain/1`): every candidate with every reason, and what was built. A pure function."""
+
+from typing import Literal
+
+import msgspec
+
+from nkc.emit.inspect.resources import Occupancy, Resources
+from nkc.ir import canonical, operations, targets
+from nkc.ir.budget import Stage
+from nkc.ir.contract import Maturity
+from nkc.ir.launch import Launch
+from nkc.ir.manifest import Disposition
+from nkc.tactics.reason import Reason
+from nkc.tactics.select import Candidate, Policy, Selection
+
+EXPLAIN_SCHEMA: Literal["nkc.explain/1"] = "nkc.explain/1"
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Frozen, keyword-only, strict."""
+
+
+class CandidateRecord(_Record, frozen=True, kw_only=True):
+    """One candidate. rank: the catalogue's; effective_rank: [0, place] by a tuning row, else [1, rank].
+
+    maturity: the effective word, `claimed` capped by evidence from `engine` on `proofs` contracts of the proof set.
+    """
+
+    name: str
+    operation: str
+    target: str
+    rank: int
+    effective_rank: tuple[int, int]
+    rank_source: str
+    maturity: Maturity
+    claimed: Maturity
+    engine: str | None
+    proofs: int
+    measured_here: bool
+    state: Literal["selected", "eligible", "rejected"]
+    reasons: tuple[Reason, ...]
+
+
+class FactRecord(_Record, frozen=True, kw_only=True):
+    """One fact of the target that the numerical budget rests on, and how it is known."""
+
+    name: str
+    value: int | float | bool | str
+    unit: str
+    source: str
+    basis: str
+
+
+class SourceRecord(_Record, frozen=True, kw_only=True):
+    """The kernel's text. digest: of what it means; closure_digest: of the bytes of its templates."""
+
+    language: str
+    symbol: str
+    digest: str
+    closure_digest: str
+    closure: dict[str, str]
+    options: dict[str, bool | int | str]
+
+
+class ToolchainRecord(_Record, frozen=True, kw_only=True):
+    """The compiler. digest: over the files that its package installed."""
+
+    name: str
+    version: str
+    digest: str
+
+
+class Explain(_Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Why this kernel, and what it is. The last seven sections are there once something was built."""
+
+    schema: Literal["nkc.explain/1"]
+    request: str
+    id: str | None
+    operation: str
+    target: str
+    disposition: Disposition
+    selected: str | None
+    fallback: str | None
+    policy: Policy
+    contract: dict[str, object]
+    candidates: tuple[CandidateRecord, ...]
+    budget: tuple[Stage, ...]
+    facts: tuple[FactRecord, ...]
+    sealed: dict[str, object] | None = None
+    resources: Resources | None = None
+    occupancy: Occupancy | None = None
+    launch: Launch | None = None
+    source: SourceRecord | None = None
+    toolchain: ToolchainRecord | None = None
+    artifacts: dict[str, str] | None = None
+
+
+def disposition(selection: Selection) -> Disposition:
+    """Return what becomes of a contract by its selection alone."""
+    if selection.selected is not None:
+        return Disposition.OPTIMIZED
+    return Disposition.UNSUPPORTED if selection.contract.fallback is None else Disposition.FALLBACK
+
+
+def explain(selection: Selection) -> Explain:
+    """Explain a selection; nothing is compiled, and the object sections are left out."""
+    contract = selection.contract
+    selected = selection.selected
+    target = targets.get(contract.target.arch)
+    return Explain(
+        schema=EXPLAIN_SCHEMA,
+        request=canonical.contract_id(contract),
+        id=None,
+        operation=contract.operation,
+        target=contract.target.arch,
+        disposition=disposition(selection),
+        selected=selected.tactic.name if selected else None,
+        fallback=contract.fallback,
+        policy=selection.policy,
+        contract=canonical.contract_document(contract),
+        candidates=tuple(_candidate(candidate, selected) for candidate in selection.candidates),
+        budget=operations.get(contract.operation).stages(contract),
+        facts=tuple(
+            FactRecord(name=name, value=fact.value, unit=fact.unit, source=fact.source, basis=fact.basis.value)
+            for name, fact in sorted(target.facts.items())
+            if name.startswith("matrix_")
+        ),
+    )
+
+
+def _candidate(candidate: Candidate, selected: Candidate | None) -> CandidateRecord:
+    state: Literal["selected", "eligible", "rejected"] = "rejected" if candidate.reasons else "eligible"
+    tactic = candidate.tactic
+    return CandidateRecord(
+        name=tactic.name,
+        operation=tactic.operation,
+        target=tactic.target,
+        rank=tactic.rank,
+        effective_rank=candidate.effective_rank,
+        rank_source=candidate.rank_source,
+        maturity=candidate.standing.maturity,
+        claimed=candidate.standing.claimed,
+        engine=candidate.standing.engine,
+        proofs=candidate.standing.proofs,
+        measured_here=candidate.standing.measured_here,
+        state="selected" if selected is not None and candidate is selected else state,
+        reasons=candidate.reasons,
+    )
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """Return a record as the JSON that is written: indented, keys in the record's order, one newline at the end."""
+    import orjson  # loaded only where something is written
+
+    return orjson.dumps(msgspec.to_builtins(record), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
