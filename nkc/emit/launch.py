@@ -17,7 +17,6 @@ from nkc.ir.launch import (
     TensorGuard,
 )
 from nkc.ir.scales import argument_name, extent, scale_extents, scale_strides
-from nkc.tactics.predicate import Aligned
 from nkc.tactics.tactic import Tactic
 
 
@@ -92,7 +91,6 @@ def guards(contract: Contract, tactic: Tactic) -> tuple[Guard, ...]:
         for name, dim in contract.shape.items()
         if isinstance(dim, Bounded)
     )
-    promised = {p.argument: p.bytes for p in tactic.requires if isinstance(p, Aligned)}
     shapes = _tensors(contract)
     tensors = tuple(
         TensorGuard(
@@ -100,7 +98,7 @@ def guards(contract: Contract, tactic: Tactic) -> tuple[Guard, ...]:
             dtype=DType(argument.type[4:-1]),
             shape=shapes[argument.name][0],
             strides=shapes[argument.name][1],
-            alignment=promised.get(argument.name, DType(argument.type[4:-1]).size_bytes),
+            alignment=tactic.promised_alignment(argument.name) or DType(argument.type[4:-1]).size_bytes,
         )
         for argument in contract.arguments or ()
         if argument.name in shapes

@@ -24,8 +24,6 @@ TRITON_TYPES = {
 }
 """Element types as Triton spells them. fp8e4nv is OCP e4m3fn."""
 
-_PROMISED_ALIGNMENT = 16  # bytes; Triton vectorises loads by it, so launchers check it
-
 
 def parameter(argument: Argument, tactic: "Tactic") -> Parameter:
     """Return one visible argument as the kernel's parameter, with the promises that the code is compiled on."""
@@ -35,7 +33,7 @@ def parameter(argument: Argument, tactic: "Tactic") -> Parameter:
     return Parameter(
         name=argument.name,
         type=f"*{TRITON_TYPES[dtype]}",
-        divisible_by=_PROMISED_ALIGNMENT,
+        divisible_by=tactic.promised_alignment(argument.name),
         range_bits=tactic.kernel.pointer_range_bits,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from nkc.ir.contract import Accumulate, Combine, Contract, Maturity, Schedule
-from nkc.tactics.predicate import Declares, IsTarget, Predicate
+from nkc.tactics.predicate import Aligned, Declares, IsTarget, Predicate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,13 @@ class Tactic:
     def predicates(self) -> tuple[Predicate, ...]:
         """Every predicate asked of a contract, in the order in which reasons are listed."""
         return (IsTarget(self.target), *self.requires, Declares(self.declares))
+
+    def promised_alignment(self, argument: str) -> int | None:
+        """Return the alignment (bytes) of a pointer argument that the code is compiled on; None where it assumes none.
+
+        A predicate asks it of the contract, a launch guard of the caller.
+        """
+        return next((p.bytes for p in self.requires if isinstance(p, Aligned) and p.argument == argument), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
