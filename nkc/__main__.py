@@ -1,0 +1,5 @@
+"""`python -m nkc`."""
+
+from nkc.cli import main
+
+main()

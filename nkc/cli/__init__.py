@@ -1,0 +1,93 @@
+"""The command line: one module per command, each with a click `command`; the only room that prints.
+
+Words go to stderr, data to stdout, readable without colour. Commands are found by listing this folder and loaded one
+at a time, so that `nkc id` pays for nothing that `nkc compile` needs. Leaves out: every decision.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from nkc import __version__
+from nkc.ir import folder
+from nkc.ir.errors import NkcError
+
+PARTS = "parts"  # the one member of this folder that is no command
+
+
+def module_name(command: str) -> str:
+    """Return the module that holds a command: `emit-c` lives in `emit_c`, `id` in `id_`."""
+    return command.replace("-", "_") + ("_" if command in ("id",) else "")
+
+
+def command_name(module: str) -> str:
+    """Return the command that a module holds."""
+    return module.rstrip("_").replace("_", "-")
+
+
+class Commands(click.Group):
+    """The commands of this folder, sorted by name, loaded on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        del ctx
+        return sorted(command_name(name) for name in folder.members(sys.modules[__name__]) if name != PARTS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = folder.load(sys.modules[__name__], module_name(cmd_name)).command
+        return command
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, "-V", "--version", prog_name="nkc", message="%(prog)s %(version)s")
+def nkc() -> None:
+    """Compile kernel contracts ahead of time, and say why each kernel was chosen.
+
+    Exit codes: 0 done, 1 a bug in nkc, 2 bad usage or bad contract, 3 unsupported, 4 a tool failed or the object
+    disagrees with its contract, 5 verification failed.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run nkc and exit. No traceback reaches a user: an error is one line, a bug says where it arose."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run nkc and return its exit code."""
+    try:
+        code = nkc.main(args=None if arguments is None else list(arguments), prog_name="nkc", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except NkcError as error:
+        for line in error.lines():
+            click.echo(line, err=True)
+        return error.exit_code
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        click.echo(f"nkc: {error.format_message()}", err=True)
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("nkc: interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read us has gone; there is nobody left to tell
+        return 141
+    except Exception as error:
+        click.echo(f"nkc: this is a bug in nkc: {_describe(error)}", err=True)
+        return 1
+
+
+def _describe(error: Exception) -> str:
+    """Return what and where of an unexpected error in one line."""
+    import traceback
+
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    notes = "; ".join(getattr(error, "__notes__", ()))
+    place = f"{frame.filename.rpartition('/nkc/')[2]}:{frame.lineno}"
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words} (at {place}{'; ' + notes if notes else ''})"

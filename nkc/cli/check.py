@@ -1,0 +1,22 @@
+"""`nkc check`: reads and validates; selects nothing."""
+
+import click
+
+from nkc import ir
+from nkc.cli.parts.options import contract_argument
+from nkc.ir.errors import ContractError
+
+
+@click.command("check")
+@contract_argument(many=True)
+def command(contracts: tuple[str, ...]) -> int:
+    """Validate every CONTRACT and print all problems, one a line. Exit 0 or 2."""
+    failed = 0
+    for path in contracts:
+        try:
+            ir.read(path)
+        except ContractError as error:
+            failed = error.exit_code
+            for line in error.lines():
+                click.echo(line, err=True)
+    return failed

@@ -1,0 +1,75 @@
+"""`nkc explain`: why this kernel, of a contract or of a built directory."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nkc.cli.parts.options import format_option, policy_options
+
+if TYPE_CHECKING:
+    from nkc.emit.explain import Explain
+
+
+@click.command("explain")
+@click.argument("subject", metavar="CONTRACT|DIR", type=click.Path())
+@format_option("table", "json")
+@click.option("--why", metavar="TACTIC", help="Every reason of one candidate.")
+@policy_options
+def command(subject: str, form: str, why: str | None, allow_experimental: bool, only_tactic: str | None) -> None:
+    """Explain the selection for CONTRACT without compiling, or what a built directory DIR holds.
+
+    Every candidate is listed, selected or rejected, with all its reasons.
+    """
+    from nkc.emit.explain import encode
+
+    record = _built(Path(subject)) if Path(subject).is_dir() else _fresh(subject, allow_experimental, only_tactic)
+    if why is not None:
+        _why(record, why, form)
+    elif form == "json":
+        click.echo(encode(record).decode(), nl=False)
+    else:
+        from nkc.cli.parts.draw_explain import draw_explain
+
+        draw_explain(record)
+
+
+def _fresh(path: str, allow_experimental: bool, only_tactic: str | None) -> "Explain":
+    from nkc import ir
+    from nkc.emit.explain import explain
+    from nkc.tactics.select import Policy, select
+
+    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
+    return explain(select(ir.read(path), policy))
+
+
+def _built(directory: Path) -> "Explain":
+    """Read a directory's explain.json: a request's own, or the only one below an output or object directory."""
+    import msgspec
+
+    from nkc.emit.explain import Explain
+    from nkc.emit.locate import locate_explain
+
+    path = locate_explain(directory)
+    from nkc.ir.errors import UsageError
+
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Explain)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not an explanation that this nkc reads: {error} (build it again)") from None
+
+
+def _why(record: "Explain", name: str, form: str) -> None:
+    from nkc.emit.explain import encode
+    from nkc.ir.errors import UsageError, did_you_mean
+
+    found = next((candidate for candidate in record.candidates if candidate.name == name), None)
+    if found is None:
+        hint = did_you_mean(name, [candidate.name for candidate in record.candidates])
+        raise UsageError(f"nkc: no candidate is named `{name}` ({hint})")
+    if form == "json":
+        click.echo(encode(found).decode(), nl=False)
+    else:
+        from nkc.cli.parts.draw_explain import draw_why
+
+        draw_why(found)

@@ -1,0 +1,122 @@
+"""Draws an explanation as tables: the decision first, then every candidate, then what was built."""
+
+from typing import TYPE_CHECKING
+
+from nkc.cli.parts.console import draw, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nkc.emit.explain import CandidateRecord, Explain
+
+_STATES = {"selected": 0, "eligible": 1, "rejected": 2}
+
+
+def draw_explain(record: "Explain") -> None:
+    """Print one explanation."""
+    from rich.text import Text
+
+    shown: list[object] = [Text(_headline(record), style="bold"), _summary(record), _candidates(record)]
+    others = sum(candidate.target != record.target for candidate in record.candidates)
+    if others:
+        shown.append(Text(f"{others} candidates for other targets are left out here; --format json lists them", "dim"))
+    if record.launch is not None:
+        shown.append(_object(record))
+    draw(*shown)
+
+
+def draw_why(candidate: "CandidateRecord") -> None:
+    """Print every reason of one candidate."""
+    from rich.text import Text
+
+    drawn = table("stage", "predicate", "field", "wanted", "actual", "nearest")
+    for reason in candidate.reasons:
+        nearest = "-" if reason.nearest is None else str(reason.nearest)
+        drawn.add_row(reason.stage.value, reason.predicate, reason.field, reason.wanted, reason.actual, nearest)
+    head = Text(f"{candidate.name}: {candidate.state}", style="bold")
+    draw(head, *([drawn] if candidate.reasons else []))
+
+
+def _headline(record: "Explain") -> str:
+    if record.selected is not None:
+        return f"{record.disposition.value}: {record.selected}"
+    if record.fallback is not None:
+        return f"{record.disposition.value}: {record.fallback}"
+    return f"{record.disposition.value}: no tactic serves this contract, and it names no fallback"
+
+
+def _summary(record: "Explain") -> "Table":
+    from rich.table import Table
+
+    contract = record.contract
+    drawn = Table(box=None, show_header=False, pad_edge=False)
+    dims = ", ".join(f"{name} {_dim(value)}" for name, value in _section(contract, "shape").items())
+    dtypes = ", ".join(f"{name} {value}" for name, value in _section(contract, "dtypes").items())
+    numerics = ", ".join(f"{name} {value}" for name, value in _section(contract, "numerics").items())
+    drawn.add_row("contract", f"{record.operation} on {record.target}: {dims}")
+    drawn.add_row("dtypes", dtypes)
+    drawn.add_row("numerics", numerics)
+    drawn.add_row("request", record.request)
+    if record.id is not None:
+        drawn.add_row("id", record.id)
+    return drawn
+
+
+def _section(contract: dict[str, object], name: str) -> dict[str, object]:
+    section = contract.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _dim(value: object) -> str:
+    return f"{value['min']}..{value['max']}" if isinstance(value, dict) else str(value)
+
+
+def _candidates(record: "Explain") -> "Table":
+    drawn = table("candidate", "state", "rank", "maturity", "why not")
+    local = [candidate for candidate in record.candidates if candidate.target == record.target] or record.candidates
+    for candidate in sorted(local, key=lambda c: (_STATES[c.state], len(c.reasons), c.effective_rank, c.name)):
+        style = "green" if candidate.state == "selected" else None
+        maturity = candidate.maturity.value + (f" ({candidate.engine})" if candidate.engine else "")
+        drawn.add_row(
+            candidate.name, candidate.state, str(candidate.effective_rank[1]), maturity, _why(candidate), style=style
+        )
+    return drawn
+
+
+def _why(candidate: "CandidateRecord") -> str:
+    lines = [
+        f"{reason.field}: {reason.actual}, wanted {reason.wanted}"
+        + ("" if reason.nearest is None else f" [nearest {reason.nearest}]")
+        for reason in candidate.reasons
+    ]
+    return "\n".join(lines)
+
+
+def _object(record: "Explain") -> "Table":
+    from rich.table import Table
+
+    assert record.launch is not None
+    assert record.resources is not None
+    assert record.occupancy is not None
+    launch, resources = record.launch, record.resources
+    drawn = Table(box=None, show_header=False, pad_edge=False, title="object", title_justify="left")
+    grid, block = ("x".join(map(str, extents)) for extents in (launch.grid, launch.block))
+    drawn.add_row("file", f"{record.id}/{launch.object}, symbol {launch.symbol}")
+    drawn.add_row("launch", f"grid {grid}, block {block}")
+    drawn.add_row("LDS", f"{launch.lds.fixed_bytes} bytes fixed, {launch.lds.dynamic_bytes} dynamic")
+    drawn.add_row(
+        "registers",
+        f"{resources.registers} a lane, {resources.scratch_bytes} bytes of scratch, {_spills(record)} spilled",
+    )
+    drawn.add_row(
+        "occupancy", f"{record.occupancy.workgroups} workgroups a compute unit, limited by {record.occupancy.limit}"
+    )
+    drawn.add_row("matrix", ", ".join(f"{use.count} {use.mnemonic}" for use in resources.matrix) or "none")
+    if record.toolchain is not None:
+        drawn.add_row("toolchain", f"{record.toolchain.name} {record.toolchain.version}")
+    return drawn
+
+
+def _spills(record: "Explain") -> int:
+    assert record.resources is not None
+    return record.resources.spilled_registers or 0

@@ -1,0 +1,36 @@
+"""Draws the resources of a code object."""
+
+from typing import TYPE_CHECKING
+
+from nkc.cli.parts.console import draw, table
+
+if TYPE_CHECKING:
+    from nkc.emit.inspect.resources import Resources
+
+
+def draw_resources(resources: "Resources") -> None:
+    """Print one object's resources and arguments."""
+    rows = {
+        "container": resources.container,
+        "isa": resources.isa,
+        "ELF flags": hex(resources.elf_flags),
+        "symbol": resources.symbol,
+        "wave": f"{resources.wave} lanes",
+        "registers": f"{resources.registers} a lane",
+        "accumulation registers": resources.accumulation_registers,
+        "scalar registers": resources.sgprs,
+        "spilled registers": resources.spilled_registers,
+        "scratch": f"{resources.scratch_bytes} bytes a lane",
+        "LDS, fixed": f"{resources.lds_fixed_bytes} bytes",
+        "kernel arguments": f"{resources.kernarg_bytes} bytes",
+        "largest workgroup": f"{resources.max_threads} threads",
+        "matrix instructions": ", ".join(f"{use.count} {use.mnemonic}" for use in resources.matrix) or "none",
+    }
+    drawn = table("resource", "value")
+    for name, value in rows.items():
+        if value is not None:
+            drawn.add_row(name, str(value))
+    arguments = table("argument", "offset", "size", "kind")
+    for index, argument in enumerate(resources.arguments):
+        arguments.add_row(argument.name or str(index), str(argument.offset), str(argument.size), argument.kind or "-")
+    draw(drawn, arguments)

@@ -1,0 +1,62 @@
+"""`nkc tactics`: the catalogue, with effective maturity."""
+
+import click
+
+from nkc.cli.parts.options import format_option
+
+
+@click.command("tactics")
+@click.option("--operation", metavar="NAME", help="Only the tactics of one operation.")
+@click.option("--target", metavar="ARCH", help="Only the tactics for one target.")
+@format_option("table", "json")
+def command(operation: str | None, target: str | None, form: str) -> None:
+    """List every tactic: target, rank, what it guarantees, and how far its proof has come."""
+    from nkc.ir import operations, targets
+    from nkc.ir.errors import UsageError, did_you_mean
+    from nkc.tactics.catalogue import tactics_of
+    from nkc.tactics.maturity import standing
+
+    for word, value, known in (("operation", operation, operations.names()), ("target", target, targets.names())):
+        if value is not None and value not in known:
+            raise UsageError(f"nkc: unknown {word} `{value}` ({did_you_mean(value, known)})")
+    rows = []
+    for name in [operation] if operation else operations.names():
+        for tactic in tactics_of(name):
+            if target is not None and tactic.target != target:
+                continue
+            stands = standing(tactic)
+            rows.append(
+                {
+                    "name": tactic.name,
+                    "operation": tactic.operation,
+                    "target": tactic.target,
+                    "rank": tactic.rank,
+                    "maturity": stands.maturity.value,
+                    "claimed": stands.claimed.value,
+                    "engine": stands.engine,
+                    "proofs": stands.proofs,
+                    "accumulate": tactic.guarantees.accumulate,
+                    "combine": tactic.guarantees.combine,
+                    "deterministic": tactic.guarantees.deterministic,
+                    "graph_capture": tactic.guarantees.graph_capture,
+                    "note": tactic.note,
+                }
+            )
+    if form == "json":
+        import orjson
+
+        click.echo(orjson.dumps({"tactics": rows}, option=orjson.OPT_INDENT_2).decode())
+        return
+    from nkc.cli.parts.console import draw, table
+
+    drawn = table("tactic", "rank", "maturity", "accumulate", "combine", "note")
+    for row in rows:
+        drawn.add_row(
+            str(row["name"]),
+            str(row["rank"]),
+            f"{row['maturity']} ({row['engine']})" if row["engine"] else str(row["maturity"]),
+            str(row["accumulate"] or "-"),
+            str(row["combine"] or "-"),
+            str(row["note"]),
+        )
+    draw(drawn)

@@ -1,0 +1,41 @@
+"""Finds an explanation in what a build left."""
+
+from pathlib import Path
+
+from nkc.ir.errors import UsageError
+from nkc.ir.manifest import MANIFEST_FILE, Manifest
+
+EXPLAIN_FILE = "explain.json"
+
+
+def read_manifest(out: Path) -> Manifest:
+    """Read the manifest of an output directory. Raises UsageError for one that is missing or not ours."""
+    import msgspec
+
+    path = out / MANIFEST_FILE
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except OSError:
+        raise UsageError(f"{out}: holds no {MANIFEST_FILE} (name what `nkc compile -o` wrote)") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a manifest that this nkc reads: {error} (build it again)") from None
+
+
+def locate_explain(directory: Path) -> Path:
+    """Return the explain.json of a request's directory, an object's directory, or an output with one entry."""
+    own = directory / EXPLAIN_FILE
+    if own.is_file():
+        return own
+    if (directory / MANIFEST_FILE).is_file():
+        out, entries = directory, read_manifest(directory).entries
+    else:
+        out = directory.parent
+        entries = tuple(entry for entry in read_manifest(out).entries if entry.id == directory.name)
+    if len(entries) == 1:
+        return out / entries[0].explain
+    if not entries:
+        raise UsageError(f"{directory}: nothing here was built by this manifest (see {out / MANIFEST_FILE})")
+    listed = ", ".join(entry.request for entry in entries[:3])
+    raise UsageError(
+        f"{directory}: holds {len(entries)} explanations (name one: {listed}{', ...' if len(entries) > 3 else ''})"
+    )
