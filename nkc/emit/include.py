@@ -4,6 +4,7 @@ The byte hash of a closure changes with every byte and name of its files; the co
 """
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
     from networkx import DiGraph
 
 
-def references(name: str, text: str, root: Path) -> tuple[str, ...]:
+def references(name: str, text: str) -> tuple[str, ...]:
     """Return the templates that a template includes, imports or extends, sorted.
 
     Raises ToolError for text that jinja2 cannot parse, and for an include whose name is computed.
     """
     from jinja2 import TemplateSyntaxError, meta
 
-    environment = templates.environment(name.partition("/")[0], root)
+    environment = templates.environment(name.partition("/")[0])
     try:
         found = set(meta.find_referenced_templates(environment.parse(text, name)))
     except TemplateSyntaxError as error:
@@ -35,7 +36,7 @@ def references(name: str, text: str, root: Path) -> tuple[str, ...]:
 def graph(name: str, root: Path) -> "DiGraph":
     """Return the include graph below a template: an edge leads from a file to the one it includes.
 
-    Every node carries the file's SHA-256. Raises ToolError for a missing file, and for a cycle with its path.
+    Every node carries its file's text. Raises ToolError for a missing file, and for a cycle with its path.
     """
     import networkx as nx
 
@@ -43,11 +44,11 @@ def graph(name: str, root: Path) -> "DiGraph":
     waiting = [(name, "")]
     while waiting:
         current, wanted_by = waiting.pop()
-        if current in includes and "sha256" in includes.nodes[current]:
+        if "text" in includes.nodes.get(current, {}):
             continue
         text = templates.read(current, root, wanted_by=wanted_by)
-        includes.add_node(current, sha256=hashlib.sha256(text.encode()).hexdigest())
-        for reference in references(current, text, root):
+        includes.add_node(current, text=text)
+        for reference in references(current, text):
             includes.add_edge(current, reference)
             waiting.append((reference, f"templates/{current}"))
     if not nx.is_directed_acyclic_graph(includes):
@@ -56,13 +57,19 @@ def graph(name: str, root: Path) -> "DiGraph":
     return includes
 
 
-def closure(name: str, root: Path) -> tuple[TemplateFile, ...]:
-    """Return the files a template is made of, includers before what they include, ties by name. Raises ToolError."""
+def gather(name: str, root: Path) -> dict[str, str]:
+    """Return name and text of every file a template is made of, includers first, ties by name. Raises ToolError."""
     import networkx as nx
 
     includes = graph(name, root)
-    order = nx.lexicographical_topological_sort(includes)
-    return tuple(TemplateFile(name=file, sha256=includes.nodes[file]["sha256"]) for file in order)
+    return {file: includes.nodes[file]["text"] for file in nx.lexicographical_topological_sort(includes)}
+
+
+def closure(texts: Mapping[str, str]) -> tuple[TemplateFile, ...]:
+    """Return the gathered files by name and SHA-256."""
+    return tuple(
+        TemplateFile(name=name, sha256=hashlib.sha256(text.encode()).hexdigest()) for name, text in texts.items()
+    )
 
 
 def closure_digest(files: tuple[TemplateFile, ...]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nkc.emit import templates
 from nkc.emit.digest import code_digest
-from nkc.emit.source import Options, Parameter, Source, TemplateFile
+from nkc.emit.source import Options, Parameter, Source
 from nkc.ir.contract import Argument, DType
 from nkc.ir.errors import ToolError
 
@@ -38,17 +38,18 @@ def parameter(argument: Argument, tactic: "Tactic") -> Parameter:
     )
 
 
-def place(name: str, constants: "Mapping[str, object]", root: Path) -> str:
-    """Return a template with its constants placed. Raises ToolError for one it lacks, with the template's line."""
-    from jinja2 import TemplateSyntaxError, UndefinedError
+def place(name: str, texts: "Mapping[str, str]", constants: "Mapping[str, object]") -> str:
+    """Return a template with its constants placed; texts: of it and of all that it includes, by name.
 
-    environment = templates.environment(name.partition("/")[0], root)
+    Raises ToolError for a constant that is not given.
+    """
+    from jinja2 import DictLoader, UndefinedError
+
+    environment = templates.environment(name.partition("/")[0]).overlay(loader=DictLoader(texts))
     try:
         return environment.get_template(name).render(constants)
     except UndefinedError as error:
         raise ToolError(f"templates/{name}: {error.message} (the tactic has to give it)") from None
-    except TemplateSyntaxError as error:
-        raise ToolError(f"templates/{error.name or name}:{error.lineno}: {error.message}") from None
 
 
 def source(
@@ -63,14 +64,14 @@ def source(
 
     constants: what the template places; `symbol` names the kernel.
     """
-    from nkc.emit.include import closure, closure_digest
+    from nkc.emit.include import closure, closure_digest, gather
 
     symbol = str(constants["symbol"])
     assert symbol.isidentifier(), symbol
     assert not keyword.iskeyword(symbol), symbol
-    root = root or templates.root()
-    files: tuple[TemplateFile, ...] = closure(name, root)
-    text = place(name, constants, root)
+    texts = gather(name, root or templates.root())
+    files = closure(texts)
+    text = place(name, texts, constants)
     return Source(
         language="triton",
         text=text,

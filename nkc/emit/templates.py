@@ -26,12 +26,12 @@ def root() -> Path:
 
 
 @lru_cache(maxsize=16)
-def environment(folder: str, root: Path) -> "Environment":
-    """Return the environment for the templates of one folder (`triton`).
+def environment(folder: str) -> "Environment":
+    """Return the environment for the templates of one folder (`triton`), which loads nothing by itself.
 
     It has no globals: templates place text, and whatever has to be computed is computed and tested in Python.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, StrictUndefined
 
     block, block_end, variable, variable_end, comment, comment_end = _DELIMITERS.get(folder, _JINJA)
     environment = Environment(
@@ -41,12 +41,10 @@ def environment(folder: str, root: Path) -> "Environment":
         variable_end_string=variable_end,
         comment_start_string=comment,
         comment_end_string=comment_end,
-        loader=FileSystemLoader(root),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        auto_reload=False,
     )
     environment.globals.clear()
     return environment

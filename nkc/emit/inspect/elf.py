@@ -112,7 +112,11 @@ def read_elf(data: bytes, file: str) -> Elf:
         raise ObjectError(f"{file}: not an ELF file (nkc inspects HSACO and cubin files)")
     if len(data) < 64 or data[4:6] != b"\x02\x01":
         raise ObjectError(f"{file}: not a whole 64-bit little-endian ELF file (nkc inspects HSACO and cubin files)")
-    _, machine, _, _, _, table, flags, _, _, _, size, count, names = struct.unpack_from("<HHIQQQIHHHHHH", data, 16)
+    _, machine, _, _, segments, table, flags, _, segment, segment_count, size, count, names = struct.unpack_from(
+        "<HHIQQQIHHHHHH", data, 16
+    )
+    if segments + segment * segment_count > len(data):
+        raise ObjectError(f"{file}: the segment table reaches outside the file (the file is cut short or damaged)")
     if count and (size != 64 or table + count * size > len(data)):
         raise ObjectError(f"{file}: the section table reaches outside the file (the file is cut short or damaged)")
     headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + index * 64) for index in range(count)]
