@@ -1,0 +1,326 @@
+"""A bundle: what a build left, read whole and checked before any byte of it reaches a driver.
+
+A bundle is the output directory of `nkc compile`, or the same files in one `.nkb` (a zip with fixed order, times and
+attributes, so that equal directories pack to equal bytes). Several targets may live in one. Reading trusts nothing:
+versions, digests, sizes and paths are checked, and whatever is wrong is named with its file.
+"""
+
+import hashlib
+import io
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from nkc.ir.launch import LAUNCH_SCHEMA, Launch
+from nkc.ir.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, Disposition, Entry, Manifest
+from nkc.runtime.errors import BundleError
+
+SUFFIX = ".nkb"
+MAX_FILE_BYTES = 256 << 20
+MAX_BUNDLE_BYTES = 4 << 30
+MAX_FILES = 100_000
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A checked bundle. files: path in the bundle to bytes. launches: entry id to its launch record."""
+
+    name: str
+    manifest: Manifest
+    files: Mapping[str, bytes]
+    launches: Mapping[str, Launch]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Return the targets that have an object here, sorted."""
+        return tuple(sorted({launch.target.arch for launch in self.launches.values()}))
+
+    def entries(self) -> Iterator[tuple[Entry, Launch]]:
+        """Yield every entry with an object, in the manifest's order, once per id."""
+        seen: set[str] = set()
+        for entry in self.manifest.entries:
+            if entry.id is not None and entry.id not in seen:
+                seen.add(entry.id)
+                yield entry, self.launches[entry.id]
+
+    def image(self, entry: Entry) -> bytes:
+        """Return the code object of an entry."""
+        assert entry.object is not None
+        return self.files[entry.object]
+
+    def plan_digest(self) -> str:
+        """Return the SHA-256 of what this bundle decides: requests, dispositions, objects. Bindings do not matter."""
+        plan = hashlib.sha256()
+        for entry in sorted(self.manifest.entries, key=lambda entry: (entry.target, entry.request)):
+            parts = (entry.request, entry.target, entry.disposition, entry.id or "", *map(":".join, _digests(entry)))
+            plan.update("\n".join(parts).encode() + b"\n\n")
+        return plan.hexdigest()
+
+
+def _digests(entry: Entry) -> list[tuple[str, str]]:
+    return sorted((name, digest) for name, digest in entry.sha256.items() if name != "explain.json")
+
+
+def read(path: str | os.PathLike[str]) -> Bundle:
+    """Return the bundle at `path`, a directory or a packed file, with everything checked.
+
+    Errors: BundleError with all that is wrong, one line each; each names the file.
+    """
+    bundle, problems = examine(path)
+    if bundle is None:
+        raise BundleError("\n".join(problems))
+    return bundle
+
+
+def examine(path: str | os.PathLike[str]) -> tuple[Bundle | None, tuple[str, ...]]:
+    """Return the bundle and no problems, or None and every problem found."""
+    source = Path(path)
+    name = source.name or str(source)
+    try:
+        contents = _read_directory(source) if source.is_dir() else _read_zip(source)
+        manifest = _read_manifest(contents)
+        wanted = _wanted(manifest)
+    except BundleError as error:
+        return None, tuple(f"{name}: {line}" for line in str(error).splitlines())
+    except OSError as error:
+        return None, (f"{name}: {error.strerror or error}",)
+    files: dict[str, bytes] = {MANIFEST_FILE: contents.get(MANIFEST_FILE)}
+    launches: dict[str, Launch] = {}
+    problems: list[str] = []
+    for file, digest in wanted.items():
+        try:
+            files[file] = data = contents.get(file)
+            if (found := hashlib.sha256(data).hexdigest()) != digest:
+                problems.append(f"{file}: SHA-256 is {found[:16]}…, the manifest says {digest[:16]}…")
+        except BundleError as error:
+            problems.append(str(error))
+        except OSError as error:
+            problems.append(f"{file}: {error.strerror or error}")
+    if not problems:
+        for entry in manifest.entries:
+            try:
+                if entry.id is not None:
+                    launches[entry.id] = _read_launch(entry, files)
+            except BundleError as error:
+                problems.append(str(error))
+    problems += [f"{file}: not in the manifest" for file in contents.extra(set(files))]
+    if problems:
+        return None, tuple(f"{name}: {problem}" for problem in problems)
+    return Bundle(name=name, manifest=manifest, files=files, launches=launches), ()
+
+
+def pack(directory: str | os.PathLike[str], out: str | os.PathLike[str]) -> Bundle:
+    """Write the directory's bundle as one file, replaced whole, and return it. Equal input, equal bytes.
+
+    Only what the manifest names goes in. Errors: BundleError as in `read`.
+    """
+    bundle = read(directory)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        for file in sorted(bundle.files, key=lambda file: (file != MANIFEST_FILE, file)):
+            info = zipfile.ZipInfo(file, date_time=_EPOCH)
+            info.create_system = 3  # unix, whatever machine packs
+            info.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(info, bundle.files[file])
+    _replace(Path(out), buffer.getvalue())
+    return bundle
+
+
+def unpack(file: str | os.PathLike[str], directory: str | os.PathLike[str]) -> Bundle:
+    """Write a packed bundle's files into a new or empty directory; the manifest comes last. Errors: BundleError."""
+    bundle = read(file)
+    root = Path(directory)
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise BundleError(f"{root}: is there already and not empty (unpack into a new directory)")
+    root.mkdir(parents=True, exist_ok=True)
+    for name in sorted(bundle.files, key=lambda name: (name == MANIFEST_FILE, name)):
+        target = root.joinpath(*PurePosixPath(name).parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(bundle.files[name])
+    return bundle
+
+
+def safe_path(path: str) -> bool:
+    """Return whether a path in a bundle is relative, plain and stays inside."""
+    if not path or "\\" in path or "\0" in path or path.startswith("/") or len(path) > 512:
+        return False
+    return all(part not in ("", ".", "..") for part in path.split("/")) and ":" not in path.split("/")[0]
+
+
+class _Contents:
+    """The files of a bundle, read on demand and once."""
+
+    def __init__(self, files: Mapping[str, int]) -> None:
+        self.files = files
+
+    def get(self, path: str) -> bytes:
+        """Return a file's bytes. Errors: BundleError where it is missing, too large or unreadable."""
+        if path not in self.files:
+            raise BundleError(f"{path}: missing")
+        if self.files[path] > MAX_FILE_BYTES:
+            raise BundleError(
+                f"{path}: {self.files[path]} bytes, more than the {MAX_FILE_BYTES} that a bundle may hold"
+            )
+        data = self._read(path)
+        if len(data) != self.files[path]:
+            raise BundleError(f"{path}: {len(data)} bytes, {self.files[path]} announced")
+        return data
+
+    def extra(self, known: set[str]) -> list[str]:
+        """Return the files that should not be there. A directory may hold other things beside its bundle."""
+        return []
+
+    def _read(self, path: str) -> bytes:
+        raise NotImplementedError
+
+
+class _Directory(_Contents):
+    def __init__(self, root: Path, files: Mapping[str, int]) -> None:
+        super().__init__(files)
+        self._root = root
+
+    def get(self, path: str) -> bytes:
+        file = self._root.joinpath(*PurePosixPath(path).parts)
+        if not file.resolve().is_relative_to(self._root.resolve()):
+            raise BundleError(f"{path}: a link leads out of the bundle")
+        self.files = {**self.files, path: file.stat().st_size} if file.is_file() else self.files
+        return super().get(path)
+
+    def _read(self, path: str) -> bytes:
+        return self._root.joinpath(*PurePosixPath(path).parts).read_bytes()
+
+
+class _Archive(_Contents):
+    def __init__(self, archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> None:
+        super().__init__({name: info.file_size for name, info in infos.items()})
+        self._archive = archive
+        self._infos = infos
+
+    def extra(self, known: set[str]) -> list[str]:
+        return sorted(set(self.files) - known)
+
+    def _read(self, path: str) -> bytes:
+        try:
+            with self._archive.open(self._infos[path]) as member:
+                return member.read(MAX_FILE_BYTES + 1)
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            ValueError,
+            NotImplementedError,
+            RuntimeError,
+        ) as error:
+            raise BundleError(f"{path}: cannot be read: {error}") from None
+
+
+def _read_directory(root: Path) -> _Contents:
+    if not (root / MANIFEST_FILE).is_file():
+        raise BundleError(f"{MANIFEST_FILE}: missing (is this the output directory of `nkc compile`?)")
+    return _Directory(root, {})
+
+
+def _read_zip(file: Path) -> _Contents:
+    if not file.exists():
+        raise BundleError("no such file or directory")
+    if file.stat().st_size > MAX_BUNDLE_BYTES:
+        raise BundleError(f"{file.stat().st_size} bytes, more than the {MAX_BUNDLE_BYTES} that a bundle may hold")
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(file.read_bytes()))
+        infos = archive.infolist()
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, UnicodeDecodeError, OverflowError) as error:
+        raise BundleError(f"not a whole zip file: {error}") from None
+    found: dict[str, zipfile.ZipInfo] = {}
+    for info in infos:
+        if not safe_path(info.filename):
+            raise BundleError(f"`{info.filename!r}` leads out of the bundle")
+        if info.filename in found:
+            raise BundleError(f"{info.filename}: there twice")
+        if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise BundleError(f"{info.filename}: encrypted or compressed by an unknown method")
+        if stat.S_ISLNK(info.external_attr >> 16):
+            raise BundleError(f"{info.filename}: a link")
+        found[info.filename] = info
+    if len(found) > MAX_FILES or sum(info.file_size for info in infos) > MAX_BUNDLE_BYTES:
+        raise BundleError(f"more than {MAX_FILES} files or {MAX_BUNDLE_BYTES} bytes once unpacked")
+    return _Archive(archive, found)
+
+
+def _read_manifest(contents: _Contents) -> Manifest:
+    data = contents.get(MANIFEST_FILE)
+    _check_schema(MANIFEST_FILE, data, MANIFEST_SCHEMA)
+    try:
+        return msgspec.json.decode(data, type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleError(f"{MANIFEST_FILE}: {error}") from None
+
+
+class _Versioned(msgspec.Struct):
+    schema: str
+
+
+def _check_schema(file: str, data: bytes, wanted: str) -> None:
+    """Refuse another version by its name, before its fields confuse anybody."""
+    try:
+        found = msgspec.json.decode(data, type=_Versioned).schema
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleError(f"{file}: {error}") from None
+    if found != wanted:
+        raise BundleError(f"{file}: schema `{found[:64]}`, this runtime reads `{wanted}`")
+
+
+def _wanted(manifest: Manifest) -> dict[str, str]:
+    """Return every file that the manifest names with its digest. Errors: BundleError."""
+    wanted: dict[str, str] = {}
+    for entry in manifest.entries:
+        named = [entry.explain, entry.object, entry.contract, entry.launch]
+        built = [part is not None for part in (entry.id, entry.object, entry.contract, entry.launch, entry.tactic)]
+        if any(built) != all(built) or any(built) != (entry.disposition is Disposition.OPTIMIZED):
+            raise BundleError(f"{MANIFEST_FILE}: {entry.request}: `{entry.disposition}` with half of an object")
+        for path in filter(None, named):
+            if not safe_path(path):
+                raise BundleError(f"{MANIFEST_FILE}: {entry.request}: `{path}` leads out of the bundle")
+            digest = entry.sha256.get(PurePosixPath(path).name)
+            if digest is None or len(digest) != 64:
+                raise BundleError(f"{MANIFEST_FILE}: {entry.request}: no SHA-256 for `{path}`")
+            if wanted.setdefault(path, digest) != digest:
+                raise BundleError(f"{MANIFEST_FILE}: two digests for `{path}`")
+    return wanted
+
+
+def _read_launch(entry: Entry, files: Mapping[str, bytes]) -> Launch:
+    """Return an entry's launch record, held against the manifest. Errors: BundleError."""
+    assert entry.launch is not None
+    assert entry.object is not None
+    _check_schema(entry.launch, files[entry.launch], LAUNCH_SCHEMA)
+    try:
+        launch = msgspec.json.decode(files[entry.launch], type=Launch)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleError(f"{entry.launch}: {error}") from None
+    name = PurePosixPath(entry.object).name
+    said = (launch.id, launch.operation, launch.target.arch, launch.tactic, launch.object, launch.sha256)
+    wanted = (entry.id, entry.operation, entry.target, entry.tactic, name, entry.sha256[name])
+    for field, here, there in zip(
+        ("id", "operation", "target", "tactic", "object", "sha256"), said, wanted, strict=True
+    ):
+        if here != there:
+            raise BundleError(f"{entry.launch}: {field} `{here}`, the manifest says `{there}`")
+    return launch
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,218 @@
+"""CUDA through cuda-bindings, with the launch itself as one foreign call that has its arguments bound beforehand.
+
+`cuLaunchKernelEx` takes a struct by pointer. The struct, the table of parameter addresses and the parameters lie in
+one buffer, so that a launch writes stream and pointers by a single `struct.pack_into` and calls with four arguments
+that were converted at load. `path="bindings"` launches through cuda-bindings instead, for comparison.
+"""
+
+import ctypes
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, cast
+
+from nkc.ir.launch import Launch
+from nkc.runtime.driver import Driver, Frame, FrameLayout
+from nkc.runtime.errors import BundleError, DriverError
+from nkc.runtime.stream import torch_current_stream
+
+LaunchPath = Literal["ex", "plain", "bindings"]
+
+# struct CUlaunchConfig of cuda.h: seven uint32 (grid, block, shared bytes), padding, stream, attributes, their number.
+_CONFIG_BYTES = 56
+_CONFIG_STREAM = 32
+_KERNARGS = 64
+
+# CUresult of a launch while another context, or none, is current on this thread.
+_WRONG_CONTEXT = frozenset({201, 400, 709, 3})
+
+
+class CudaDriver:
+    """One CUDA device with its primary context retained."""
+
+    kind = "cuda"
+
+    def __init__(self, api: Any, device: int, path: LaunchPath) -> None:
+        self._api = api
+        self._path = path
+        self.device = device
+        self._handle = self._call(api.cuDeviceGet, device)
+        attribute = api.CUdevice_attribute
+        major = self._call(
+            api.cuDeviceGetAttribute, attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, self._handle
+        )
+        minor = self._call(
+            api.cuDeviceGetAttribute, attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, self._handle
+        )
+        self.isa = f"sm_{major}{minor}"
+        self._context = self._call(api.cuDevicePrimaryCtxRetain, self._handle)
+        self._library = ctypes.CDLL("libcuda.so.1")
+        self._functions: dict[int, Any] = {}
+        self._modules: dict[int, Any] = {}
+
+    def load(self, image: bytes) -> int:
+        """Return a module of a cubin."""
+        with _Current(self):
+            module = self._call(self._api.cuModuleLoadData, image)
+        self._modules[int(module)] = module
+        return int(module)
+
+    def unload(self, module: int) -> None:
+        """Give a module back."""
+        with _Current(self):
+            self._call(self._api.cuModuleUnload, self._modules.pop(module))
+
+    def symbol(self, module: int, name: str) -> int:
+        """Return a kernel of a module."""
+        try:
+            function = self._call(self._api.cuModuleGetFunction, self._modules[module], name.encode())
+        except DriverError as error:
+            raise DriverError(f"no kernel `{name}` in the object ({error})", call=error.call, code=error.code) from None
+        self._functions[int(function)] = function
+        return int(function)
+
+    def prepare(self, function: int, launch: Launch) -> None:
+        """Hold the kernel against its record: parameters, fixed LDS, threads; then allow its dynamic LDS."""
+        api, handle = self._api, self._functions[function]
+        attribute = api.CUfunction_attribute
+        fixed = self._call(api.cuFuncGetAttribute, attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, handle)
+        if fixed != launch.lds.fixed_bytes:
+            raise BundleError(
+                f"{launch.id}: the object has {fixed} bytes of fixed LDS, its record {launch.lds.fixed_bytes}"
+            )
+        threads = self._call(api.cuFuncGetAttribute, attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, handle)
+        wanted = launch.block[0] * launch.block[1] * launch.block[2]
+        if wanted > threads:
+            raise BundleError(f"{launch.id}: the record wants {wanted} threads, the kernel runs with at most {threads}")
+        self._check_parameters(function, launch)
+        if launch.lds.dynamic_bytes:
+            dynamic = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._call(api.cuFuncSetAttribute, handle, dynamic, launch.lds.dynamic_bytes)
+
+    def _check_parameters(self, function: int, launch: Launch) -> None:
+        """Compare every parameter's place with the record; drivers before 12.4 cannot tell."""
+        query = getattr(self._library, "cuFuncGetParamInfo", None)
+        if query is None:
+            return
+        offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+        for index in range(len(launch.arguments) + 1):
+            status = query(ctypes.c_void_p(function), ctypes.c_size_t(index), ctypes.byref(offset), ctypes.byref(size))
+            found = (offset.value, size.value) if status == 0 else None
+            arguments = sorted(launch.arguments, key=lambda argument: argument.offset)
+            wanted = (arguments[index].offset, arguments[index].size) if index < len(arguments) else None
+            if found != wanted:
+                raise BundleError(
+                    f"{launch.id}: parameter {index} is at (offset, size) {found} in the object, {wanted} in its record"
+                )
+
+    def allocate(self, size_bytes: int, *, zero: bool) -> int:
+        """Return device memory; where zeroed, the zeros are there on return."""
+        with _Current(self):
+            pointer = self._call(self._api.cuMemAlloc, size_bytes)
+            if zero:
+                self._call(self._api.cuMemsetD8, pointer, 0, size_bytes)
+                self._call(self._api.cuCtxSynchronize)
+        return int(pointer)
+
+    def free(self, pointer: int) -> None:
+        """Give device memory back."""
+        with _Current(self):
+            self._call(self._api.cuMemFree, pointer)
+
+    def layout(self) -> FrameLayout:
+        """Return how frames are written: the stream goes into the launch struct, except on the other two paths."""
+        return FrameLayout(kernargs=_KERNARGS, stream=_CONFIG_STREAM if self._path == "ex" else None)
+
+    def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
+        """Return a frame: the launch struct, then the parameters, and the table of their addresses beside it."""
+        buffer = (ctypes.c_uint64 * ((_KERNARGS + len(static) + 7) // 8))()
+        address = ctypes.addressof(buffer)
+        ctypes.memmove(address + _KERNARGS, static, len(static))
+        config = (ctypes.c_uint32 * 7).from_buffer(buffer)
+        config[:] = [*launch.grid, *launch.block, launch.lds.dynamic_bytes]
+        arguments = sorted(launch.arguments, key=lambda argument: argument.offset)
+        table = (ctypes.c_void_p * len(arguments))(*(address + _KERNARGS + each.offset for each in arguments))
+        return Frame(buffer=memoryview(buffer).cast("B"), call=self._bound(function, launch, buffer, table))
+
+    def _bound(self, function: int, launch: Launch, buffer: Any, table: Any) -> Callable[..., int]:
+        shape = (*launch.grid, *launch.block, launch.lds.dynamic_bytes)
+        if self._path == "bindings":
+            kernel, run, params = self._functions[function], self._api.cuLaunchKernel, ctypes.addressof(table)
+            keep = (buffer, table)
+
+            def call(stream: int, _keep: Any = keep) -> int:
+                return int(run(kernel, *shape, stream, params, 0)[0])
+
+            return call
+        if self._path == "plain":
+            prototype = ctypes.CFUNCTYPE(
+                ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint32] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+            )
+            run_plain = prototype(("cuLaunchKernel", self._library))
+
+            def call_plain(stream: int, _buffer: Any = buffer) -> int:
+                return cast("int", run_plain(function, *shape, stream, table, None))
+
+            return call_plain
+        run_ex = self._library.cuLaunchKernelEx
+        return partial(run_ex, buffer, ctypes.c_void_p(function), table, None)
+
+    def relaunch(self, frame: Frame, stream: int, status: int) -> int:
+        """Try once more with our context current, if that can be what went wrong."""
+        if status not in _WRONG_CONTEXT:
+            return status
+        with _Current(self):
+            return frame.call() if self._path == "ex" else frame.call(stream)
+
+    def error(self, call: str, status: int) -> DriverError:
+        """Return the error for a CUresult, with its name and text."""
+        api = self._api
+        code = api.CUresult(status) if status in set(map(int, api.CUresult)) else None
+        name = api.cuGetErrorName(code)[1] if code is not None else None
+        text = api.cuGetErrorString(code)[1] if code is not None else None
+        words = f"{name.decode()}, {text.decode()}" if name and text else f"CUresult {status}"
+        return DriverError(f"{call} failed: {words}", call=call, code=status)
+
+    def stream(self) -> Callable[[int], int] | None:
+        """Return torch's look-up of the current stream's handle."""
+        return torch_current_stream()
+
+    def close(self) -> None:
+        """Release the primary context."""
+        self._call(self._api.cuDevicePrimaryCtxRelease, self._handle)
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        status, *results = function(*arguments)
+        if int(status):
+            raise self.error(getattr(function, "__name__", "a driver call"), int(status))
+        return results[0] if results else None
+
+
+class _Current:
+    """Our context on top of this thread's stack, and off again: the caller's stays as it was."""
+
+    def __init__(self, driver: CudaDriver) -> None:
+        self._driver = driver
+
+    def __enter__(self) -> None:
+        self._driver._call(self._driver._api.cuCtxPushCurrent, self._driver._context)
+
+    def __exit__(self, *_: object) -> None:
+        self._driver._call(self._driver._api.cuCtxPopCurrent)
+
+
+def open_device(device: int, path: LaunchPath = "ex") -> Driver:
+    """Return the driver of a CUDA device. Errors: DriverError where something is missing."""
+    try:
+        from cuda.bindings import driver as api
+    except ImportError as error:
+        raise DriverError(f"cuda-bindings cannot be imported: {error} (pip install 'nkc[cuda]')") from None
+    try:
+        status = int(api.cuInit(0)[0])
+    except RuntimeError as error:  # cuda-bindings' own, when it finds no libcuda.so.1
+        raise DriverError(f"no CUDA driver: {str(error).splitlines()[0]}") from None
+    if status:
+        raise DriverError(f"cuInit failed with {status} (is there a GPU, and may this process use it?)", code=status)
+    count = int(api.cuDeviceGetCount()[1])
+    if not 0 <= device < count:
+        raise DriverError(f"no CUDA device {device}; this machine has {count}")
+    return CudaDriver(api, device, path)

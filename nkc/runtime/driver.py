@@ -1,0 +1,76 @@
+"""What the runtime asks of a GPU driver; CUDA and HIP answer it alike.
+
+Handles are integers, so that a launch needs no wrapper objects. A launch goes through a *frame*: the argument buffer
+of one call with everything that never changes already written, and the bound foreign call that reads it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from nkc.ir.launch import Launch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameLayout:
+    """Where a launch writes in a frame's buffer (bytes).
+
+    kernargs: where kernel parameters begin. stream: where the stream is written, None where it is the argument of
+    the call instead.
+    """
+
+    kernargs: int
+    stream: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One prepared call. buffer: written by the launch. call: returns the driver's status, 0 for success."""
+
+    buffer: bytearray | memoryview
+    call: Callable[..., int]
+
+
+class Driver(Protocol):
+    """One device's driver with its context retained; made by `cuda.open_device` or `hip.open_device`."""
+
+    kind: str
+    device: int
+    isa: str
+    """What the device runs, `sm_90` or `gfx950`: an object for another one is refused."""
+
+    def load(self, image: bytes) -> int:
+        """Return a module of a code object. Errors: DriverError."""
+
+    def unload(self, module: int) -> None:
+        """Give a module back."""
+
+    def symbol(self, module: int, name: str) -> int:
+        """Return a kernel of a module. Errors: DriverError naming the symbol."""
+
+    def prepare(self, function: int, launch: Launch) -> None:
+        """Hold the kernel against its record and allow its dynamic LDS. Errors: BundleError, DriverError."""
+
+    def allocate(self, size_bytes: int, *, zero: bool) -> int:
+        """Return device memory, zeroed and complete on return where asked. Errors: DriverError."""
+
+    def free(self, pointer: int) -> None:
+        """Give device memory back."""
+
+    def layout(self) -> FrameLayout:
+        """Return how the frames of this driver are written."""
+
+    def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
+        """Return a new frame whose kernel parameters start as `static`."""
+
+    def relaunch(self, frame: Frame, stream: int, status: int) -> int:
+        """Try a launch once more with the device's context current, and return the status."""
+
+    def error(self, call: str, status: int) -> Exception:
+        """Return the error for a driver's status, with its name and text."""
+
+    def stream(self) -> Callable[[int], int] | None:
+        """Return torch's look-up of the current stream's handle by device, None where torch has no such device."""
+
+    def close(self) -> None:
+        """Release the context."""

@@ -1,0 +1,140 @@
+"""The straight-line launch for torch tensors: never weaker than the exact check, and taken whenever it can be."""
+
+import random
+
+import pytest
+
+from nkc.runtime import ContractViolation, load, read
+from nkc.runtime import cuda as cuda_driver
+from nkc.runtime.launch import Kernel
+
+from .support import Standin, dense_launch, write_bundle
+
+torch = pytest.importorskip("torch")
+M, N, K = 4, 256, 512
+
+
+@pytest.fixture
+def kernel(cuda: Standin, out):
+    return _load(out)
+
+
+def _load(out, **shape) -> Kernel:
+    """Return a kernel whose device is the host, as torch numbers it, so that host tensors stand for device ones."""
+    driver = cuda_driver.open_device(0)
+    driver.device = -1
+    (kernel,) = load(read(write_bundle(out, [dense_launch(**shape)])), driver=driver)
+    return kernel
+
+
+def tensors(m: int = M, scales: str = "row_major") -> dict[str, torch.Tensor]:
+    """Return tensors that meet every guard; torch aligns host memory to 64 bytes."""
+    groups = K // 128
+    a_scales = torch.ones(m, groups)
+    if scales == "m_major":
+        a_scales = torch.ones(groups, -(-m // 4) * 4).t()[:m]
+    return {
+        "a": torch.zeros(m, K).to(torch.float8_e4m3fn),
+        "b": torch.zeros(N, K).to(torch.float8_e4m3fn),
+        "a_scales": a_scales,
+        "b_scales": torch.ones(2, groups),
+        "out": torch.empty(m, N, dtype=torch.bfloat16),
+    }
+
+
+def _forbid_exact(kernel: Kernel, monkeypatch) -> None:
+    """Let the exact path fail loudly, and write the launch anew so that it binds this one."""
+
+    def refuse(*_, **__):
+        raise AssertionError("the exact path was taken")
+
+    monkeypatch.setattr(kernel, "_launch_exact", refuse)
+    kernel.specialise()
+
+
+def test_legal_torch_tensors_never_take_the_exact_path(cuda: Standin, kernel, monkeypatch) -> None:
+    _forbid_exact(kernel, monkeypatch)
+    given = tensors()
+    kernel.launch(*given.values(), stream=0x77)
+    wanted = " ".join(tensor.data_ptr().to_bytes(8, "little").hex() for tensor in given.values())
+    assert cuda.launches()[0].split(" args ")[1] == f"{wanted} {'00' * 8} {'00' * 8}"
+    assert " stream 0x77 " in cuda.launches()[0]
+
+
+@pytest.mark.parametrize(("scales", "rows"), [("row_major", 1), ("row_major", 5), ("m_major", 5), ("m_major", 64)])
+def test_bounded_dims_take_the_short_path_too(cuda: Standin, out, monkeypatch, scales, rows) -> None:
+    kernel = _load(out, m=(1, 64), scales=scales)
+    _forbid_exact(kernel, monkeypatch)
+    kernel.launch(*tensors(rows, scales).values())
+    assert cuda.launches()[0].split(" args ")[1].split()[5] == rows.to_bytes(4, "little").hex()
+
+
+def test_zero_rows_of_torch(cuda: Standin, out) -> None:
+    kernel = _load(out, m=(0, 64))
+    kernel.launch(*tensors(0).values())
+    assert not cuda.launches()
+
+
+def test_parameters_are_tensors_as_well(cuda: Standin, kernel) -> None:
+    given = tensors()
+    given["b_scales"] = torch.nn.Parameter(given["b_scales"])
+    kernel.launch(*given.values())
+    assert len(cuda.launches()) == 1
+
+
+def _break(given: dict[str, torch.Tensor], name: str, how: str) -> None:
+    tensor = given[name]
+    match how:
+        case "dtype":
+            given[name] = torch.zeros(tensor.shape, dtype=torch.float8_e4m3fnuz)
+        case "rows":
+            given[name] = torch.cat([tensor.float(), tensor.float()]).to(tensor.dtype)
+        case "transposed":
+            given[name] = tensor.float().t().contiguous().to(tensor.dtype).t()
+        case "misaligned":
+            flat = torch.zeros(tensor.numel() * tensor.element_size() + 64, dtype=torch.uint8)
+            given[name] = flat[8 : 8 + tensor.numel() * tensor.element_size()].view(tensor.dtype).view(tensor.shape)
+        case "aliased":
+            other = random.Random(name).choice([each for each in given if each != name])
+            written = given["out"] if name != "out" else given[other]
+            span = max(each.numel() * each.element_size() for each in (tensor, written))
+            memory = torch.zeros(span + 1024, dtype=torch.uint8)
+            key = "out" if name != "out" else other
+            for which, start in ((name, 16), (key, 0)):
+                each = given[which]
+                bytes_ = each.numel() * each.element_size()
+                given[which] = memory[start : start + bytes_].view(each.dtype).view(each.shape)
+
+
+@pytest.mark.parametrize("how", ["dtype", "rows", "transposed", "misaligned", "aliased"])
+@pytest.mark.parametrize("name", ["a", "b", "a_scales", "b_scales", "out"])
+def test_one_broken_promise_is_caught_whichever_it_is(cuda: Standin, kernel, name, how) -> None:
+    given = tensors()
+    _break(given, name, how)
+    with pytest.raises(ContractViolation) as caught:
+        kernel.launch(*given.values())
+    arguments = {violation.argument for violation in caught.value.violations}
+    assert name in arguments or (how == "aliased" and "out" in arguments)
+    assert not cuda.launches()
+
+
+def test_tensors_of_another_device_are_refused(cuda: Standin, kernel) -> None:
+    given = tensors()
+    kernel._driver.device = 0
+    kernel.specialise()
+    with pytest.raises(ContractViolation, match="`a` device: wanted device 0, got host memory"):
+        kernel.launch(*given.values())
+
+
+def test_workspace_follows_the_stream(cuda: Standin, out, monkeypatch) -> None:
+    kernel = _load(out, workspace=512)
+    _forbid_exact(kernel, monkeypatch)
+    for stream in (1, 2, 1):
+        kernel.launch(*tensors().values(), stream=stream)
+    first, second, again = (line.split(" args ")[1].split()[5] for line in cuda.launches())
+    assert first == again != second
+
+
+def test_kernels_of_one_structure_share_their_code(cuda: Standin, tmp_path) -> None:
+    first, second = _load(tmp_path / "a"), _load(tmp_path / "b", n=512)
+    assert first.launch.__code__ is second.launch.__code__
