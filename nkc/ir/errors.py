@@ -4,6 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
+def one_line(text: str) -> str:
+    """Return text with every character that does not print (line ends above all) written as its escape."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """One thing wrong with an input.
@@ -17,9 +24,9 @@ class Problem:
     mend: str = ""
 
     def line(self, file: str) -> str:
-        """Return the line a user reads, `file:field: what (mend)`."""
+        """Return the line a user reads, `file:field: what (mend)`; one line whatever an input's names hold."""
         tail = f" ({self.mend})" if self.mend else ""
-        return f"{file}:{self.field}: {self.what}{tail}"
+        return one_line(f"{file}:{self.field}: {self.what}{tail}")
 
 
 class NkcError(Exception):

@@ -20,3 +20,12 @@ class FrozenMap(dict[K, V]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
+
+
+def freeze(value: object) -> object:
+    """Return plain JSON values as what cannot change: objects as FrozenMap, arrays as tuples."""
+    if isinstance(value, dict):
+        return FrozenMap({name: freeze(item) for name, item in value.items()})
+    if isinstance(value, list):
+        return tuple(freeze(item) for item in value)
+    return value

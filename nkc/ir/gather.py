@@ -40,7 +40,7 @@ class Gather:
     def object(
         self, raw: Json, path: str, *, required: Iterable[str] = (), optional: Iterable[str] = ()
     ) -> dict[str, Json] | None:
-        """Read an object with known keys; a missing section has been reported where it was required."""
+        """Read an object and return its known keys that are not null; a missing section was reported before."""
         if raw is None:
             return None
         section = self.mapping(raw, path)
@@ -54,7 +54,7 @@ class Gather:
         for key in required:
             if section.get(key) is None:
                 self.add(f"{path}.{key}", "missing, and it has no default", "write it")
-        return {key: value for key, value in section.items() if value is not None}
+        return {key: value for key, value in section.items() if value is not None and key in known}
 
     def integer(self, raw: Json, path: str, minimum: int, maximum: int) -> int | None:
         """Read an integer within limits, both included."""

@@ -17,7 +17,9 @@ def read_scales(
     """Read `$.scales` for an operation whose shape and dtypes have been read (as far as they were sound)."""
     scaled = [operand for operand in operation.operands if operand.scales is not None]
     needing = [operand for operand in scaled if operand.scales and dtypes.get(operand.name) in operand.scales.dtypes]
-    section = gather.object({} if raw is None else raw, "$.scales", optional=[operand.name for operand in scaled]) or {}
+    section = gather.object({} if raw is None else raw, "$.scales", optional=[operand.name for operand in scaled])
+    if section is None:
+        return FrozenMap()
     for operand in needing:
         if operand.name not in section:
             gather.add(

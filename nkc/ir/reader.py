@@ -26,7 +26,7 @@ from nkc.ir.contract import (
     TargetRef,
 )
 from nkc.ir.errors import ContractError, Problem, did_you_mean
-from nkc.ir.frozen import FrozenMap
+from nkc.ir.frozen import FrozenMap, freeze
 from nkc.ir.gather import Gather, Json
 from nkc.ir.open_fields import read_open_fields
 from nkc.ir.operation import Operation
@@ -94,19 +94,20 @@ def _contract(gather: Gather, document: Json) -> Contract | None:
     shape = _shape(gather, root.get("shape"), operation)
     dtypes = _dtypes(gather, root.get("dtypes"), operation)
     scales = read_scales(gather, root.get("scales"), operation, shape, dtypes)
-    layouts = _layouts(gather, root.get("layouts"), operation)
     epilogue = _epilogue(gather, root.get("epilogue"), operation)
-    sound = len(gather.problems) == before
+    # what rules across fields and the names of pointers rest on; a missing section was reported before
+    sound = len(gather.problems) == before and "shape" in root and "dtypes" in root
+    layouts = _layouts(gather, root.get("layouts"), operation)
     numerics = _numerics(gather, root.get("numerics"), operation)
     properties = _properties(gather, root.get("properties"), operation)
-    pointers = _pointer_names(operation, scales, epilogue)
+    pointers = _pointer_names(operation, scales, epilogue) if sound else _possible_pointer_names(operation)
     alignment = _alignment(gather, root.get("alignment"), pointers)
     constants = _constants(gather, root.get("constants"))
     opened = read_open_fields(gather, root)
-    if target is None or not sound:
+    if not sound:
         return None
     contract = Contract(
-        target=target,
+        target=target or TargetRef(arch="unknown", wave=1),  # reported already; no rule across fields asks for it
         operation=operation.name,
         shape=shape,
         dtypes=dtypes,
@@ -277,7 +278,7 @@ def _real(gather: Gather, raw: Json, path: str) -> float | None:
     except OverflowError:
         gather.add(path, f"{raw} is beyond the largest fp32 value")
         return None
-    value: float = rounded
+    value: float = rounded + 0.0  # a negative zero is zero
     if value < 0:
         gather.add(path, f"{raw} is negative")
         return None
@@ -317,6 +318,13 @@ def _pointer_names(operation: Operation, scales: Mapping[str, object], epilogue:
     return (*names, "bias") if epilogue.dtype is not None else tuple(names)
 
 
+def _possible_pointer_names(operation: Operation) -> tuple[str, ...]:
+    """Return every name that might be one of a pointer argument, where scales or epilogue could not be read."""
+    names = [operand.name for operand in operation.operands]
+    names += [argument_name(operand.name) for operand in operation.operands if operand.scales is not None]
+    return (*names, "bias")
+
+
 def _alignment(gather: Gather, raw: Json, pointers: Iterable[str]) -> FrozenMap[str, int]:
     section = gather.object({} if raw is None else raw, "$.alignment", optional=tuple(pointers)) or {}
     alignment = dict.fromkeys(pointers, DEFAULT_ALIGNMENT)
@@ -347,4 +355,4 @@ def _notes(gather: Gather, root: Mapping[str, Json]) -> tuple[str | None, Maturi
     if root.get("maturity") is not None:
         maturity = gather.choice(root["maturity"], "$.maturity", Maturity, tuple(Maturity), noun="maturity")
     provenance: dict[str, Json] = gather.mapping(root.get("provenance", {}), "$.provenance") or {}
-    return fallback, maturity, FrozenMap(provenance)
+    return fallback, maturity, FrozenMap({name: freeze(value) for name, value in provenance.items()})

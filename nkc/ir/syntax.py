@@ -30,7 +30,8 @@ def parse_json(data: bytes, file: str) -> object:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        place = _place(data[: error.start].decode(), error.start)
+        before = data[: error.start].decode()
+        place = _place(before, len(before))
         raise ContractError(
             file, [Problem(field=place, what=f"byte 0x{data[error.start]:02x} is not UTF-8", mend="save it as UTF-8")]
         ) from None

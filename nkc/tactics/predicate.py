@@ -264,6 +264,35 @@ class Serves:
         return failed(self.name, self.field, " or ".join(served), show(asked), served[0])
 
 
+@dataclass(frozen=True, slots=True)
+class TilesAtMost:
+    """There are no more tiles than the target has compute units; beyond that a split along k has nothing to fill.
+
+    field: the dim along columns, which is named where it does not hold.
+    """
+
+    field: str
+    axes: tuple[str, str]
+    tile: tuple[int, int]
+    name = "tiles_at_most_compute_units"
+
+    def check(self, contract: Contract) -> Reason | None:
+        """Count the tiles at the largest value of every dim."""
+        limit = targets.get(contract.target.arch).compute_units
+        rows, columns = (
+            -(-dim_max(contract.shape[axis]) // size) for axis, size in zip(self.axes, self.tile, strict=True)
+        )
+        if rows * columns <= limit:
+            return None
+        return failed(
+            self.name,
+            self.field,
+            f"at most {limit} tiles of {self.tile[0]}x{self.tile[1]}, one a compute unit",
+            f"{rows * columns}",
+            limit // rows * self.tile[1] or None,
+        )
+
+
 class OffsetUnit(StrEnum):
     """What a 32-bit offset counts in the kernel's addressing."""
 

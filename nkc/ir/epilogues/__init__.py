@@ -12,7 +12,7 @@ from nkc.ir.contract import DType
 class EpilogueKind:
     """One kind of epilogue.
 
-    triton: the expression of the fp32 result, in terms of `acc` (and `bias`, `gate`, `up` where it has them).
+    triton: the expression of the fp32 result, in terms of `acc` (and `bias_row`, `gate`, `up` where it has them).
     bias_dtypes: what a bias vector over n may be; empty where there is none. gated: columns are gate and up.
     """
 

@@ -3,4 +3,6 @@
 from nkc.ir.contract import DType
 from nkc.ir.epilogues import EpilogueKind
 
-EPILOGUE = EpilogueKind(kind="bias", meaning="acc + bias[n]", triton="acc + bias", bias_dtypes=(DType.BF16, DType.FP32))
+EPILOGUE = EpilogueKind(
+    kind="bias", meaning="acc + bias[n]", triton="acc + bias_row", bias_dtypes=(DType.BF16, DType.FP32)
+)

@@ -1,60 +1,42 @@
-"""What the fp8 block-scaled Triton template places: every number of it is computed here, for one lowered contract."""
+"""What the dense Triton templates place: every number of it is computed here, for one lowered contract."""
 
 from collections.abc import Mapping
 
-from nkc.ir import targets
+from nkc.ir import epilogues, targets
 from nkc.ir.contract import Bounded, Contract, DType, Layout, MultipleOf
-from nkc.tactics.dense.plan import ceil_div, tile_of, tiles
+from nkc.tactics.dense.plan import ceil_div, counter_elements, split_of, tile_of, tiles
 from nkc.tactics.tactic import Tactic
 
 GROUP_M = 8  # row tiles that walk along n together, so that A and B tiles are still in L2 when they are read again
 TRITON_STORE = {DType.BF16: ".to(tl.bfloat16)", DType.FP32: ""}
 
 
-def constants(contract: Contract, tactic: Tactic, *, convert: str = "") -> Mapping[str, object]:
-    """Return the template's constants. convert: what turns a loaded fp8 block into the type the matrix unit adds."""
-    tile_m, tile_n, tile_k = tile_of(tactic)
+def fp8_constants(contract: Contract, tactic: Tactic, *, convert: str = "") -> Mapping[str, object]:
+    """Return the block-scaled template's constants.
+
+    convert: what turns a loaded fp8 block into the type that the matrix unit adds.
+    """
+    _, tile_n, tile_k = tile_of(tactic)
     n, k = contract.exact("n"), contract.exact("k")
-    m = contract.shape["m"]
     block_n, block_k = contract.scales["b"].block
-    part_columns = min(tile_n, block_n)
-    m_tail = isinstance(m, Bounded) or m % tile_m != 0
-    n_tail = n % tile_n != 0
-    m_text = "m" if isinstance(m, Bounded) else str(m)
-    assert contract.arguments is not None
-    row_stride, block_stride = _scale_strides(contract, m_text)
+    row_stride, block_stride = _scale_strides(contract)
     return {
-        "symbol": symbol(contract, tactic),
-        "arguments": ", ".join(argument.name for argument in contract.arguments),
-        "m": m_text,
-        "n": n,
-        "k": k,
-        "tile_m": tile_m,
-        "tile_n": tile_n,
-        "stages": tactic.schedule.stages,
-        "m_tail": m_tail,
-        "n_tail": n_tail,
+        **_common(contract, tactic, part_columns=min(tile_n, block_n)),
         "scale_block_n": block_n,
         "scale_block_k": block_k,
         "k_blocks": k // block_k,
-        "k_steps": k // tile_k,
         "blocks_per_step": list(range(tile_k // block_k)),
         "b_scale_rows": ceil_div(n, block_n),
         "a_scale_row_stride": row_stride,
         "a_scale_block_stride": block_stride,
         "convert": convert,
-        "round": TRITON_STORE[contract.dtypes["out"]],
-        "parts": [
-            {
-                "index": index,
-                "first_column": index * part_columns,
-                "columns": part_columns,
-                "mask": _store_mask(index, m_tail=m_tail, n_tail=n_tail, m=m_text, n=n),
-            }
-            for index in range(tile_n // part_columns)
-        ],
-        **_order(contract, tactic),
     }
+
+
+def bf16_constants(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
+    """Return the unscaled bf16 template's constants."""
+    _, tile_n, tile_k = tile_of(tactic)
+    return {**_common(contract, tactic, part_columns=tile_n), "tile_k": tile_k}
 
 
 def symbol(contract: Contract, tactic: Tactic) -> str:
@@ -66,16 +48,66 @@ def symbol(contract: Contract, tactic: Tactic) -> str:
     return "_".join([tactic.name.split(".", 1)[1].replace(".", "_"), *dims])
 
 
-def _scale_strides(contract: Contract, m: str) -> tuple[str, str]:
+def _common(contract: Contract, tactic: Tactic, *, part_columns: int) -> dict[str, object]:
+    """Return what every dense template places: names, tails, the walk over tiles, the split along k, the epilogue."""
+    tile_m, tile_n, tile_k = tile_of(tactic)
+    n, k, m = contract.exact("n"), contract.exact("k"), contract.shape["m"]
+    m_tail = isinstance(m, Bounded) or m % tile_m != 0
+    n_tail = n % tile_n != 0
+    split = split_of(tactic)
+    steps = k // tile_k
+    assert contract.arguments is not None
+    assert contract.launch is not None
+    assert contract.launch.block is not None
+    return {
+        "symbol": symbol(contract, tactic),
+        "arguments": ", ".join(argument.name for argument in contract.arguments),
+        "m": _rows(contract),
+        "n": n,
+        "k": k,
+        "tile_m": tile_m,
+        "tile_n": tile_n,
+        "stages": tactic.schedule.stages,
+        "m_tail": m_tail,
+        "n_tail": n_tail,
+        "split_k": split,
+        "first_step": f"piece * {steps} // {split}" if split > 1 else "0",
+        "end_step": f"(piece + 1) * {steps} // {split}" if split > 1 else str(steps),
+        "lanes": contract.launch.block[0],
+        "counter_elements": counter_elements(contract, tactic),
+        "bias": contract.epilogue.dtype is not None,
+        "epilogue": epilogues.get(contract.epilogue.kind).triton,
+        "round": TRITON_STORE[contract.dtypes["out"]],
+        "parts": [
+            {
+                "index": index,
+                "first_column": index * part_columns,
+                "columns": part_columns,
+                "mask": _store_mask(index, m_tail=m_tail, n_tail=n_tail, m=_rows(contract), n=n),
+            }
+            for index in range(tile_n // part_columns)
+        ],
+        **_order(contract, tactic),
+    }
+
+
+def _rows(contract: Contract) -> str:
+    """Return the number of rows as the kernel knows it: a number, or its argument."""
+    m = contract.shape["m"]
+    return "m" if isinstance(m, Bounded) else str(m)
+
+
+def _scale_strides(contract: Contract) -> tuple[str, str]:
     """Return the strides of the activation scales (elements) along rows and along k blocks, as expressions."""
     scale = contract.scales["a"]
     if scale.layout is Layout.ROW_MAJOR:
         return str(contract.exact("k") // scale.block[1]), "1"
+    rows = _rows(contract)
     match scale.leading_dim:
         case MultipleOf(multiple_of=1):
-            return "1", m
+            return "1", rows
         case MultipleOf(multiple_of=multiple):
-            return "1", f"(({m} + {multiple - 1}) // {multiple} * {multiple})"
+            return "1", f"(({rows} + {multiple - 1}) // {multiple} * {multiple})"
         case leading_dim:
             return "1", str(leading_dim)
 
@@ -96,6 +128,7 @@ def _order(contract: Contract, tactic: Tactic) -> dict[str, int]:
         xcds = 1
     group_m = min(m_tiles, GROUP_M)
     return {
+        "tiles": m_tiles * n_tiles,
         "m_tiles": m_tiles,
         "xcds": xcds,
         "tiles_per_xcd": m_tiles * n_tiles // xcds,

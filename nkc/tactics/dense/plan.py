@@ -3,13 +3,20 @@
 import msgspec
 
 from nkc.ir import operations, targets
-from nkc.ir.contract import Contract, Launch, Schedule, Triple, Workspace, dim_max
+from nkc.ir.contract import Contract, DType, Launch, Schedule, Triple, Workspace, WorkspaceInit, dim_max
 from nkc.tactics.tactic import Tactic
+
+WORKSPACE_ALIGNMENT = 256  # bytes
 
 
 def ceil_div(value: int, divisor: int) -> int:
     """Return `ceil(value / divisor)`."""
     return -(-value // divisor)
+
+
+def schedule(tile: Triple, *, waves: int, stages: int, split_k: int = 1) -> Schedule:
+    """Return a tile's whole schedule."""
+    return Schedule(tile=tile, stages=stages, waves=waves, split_k=split_k)
 
 
 def tile_of(tactic: Tactic) -> Triple:
@@ -18,26 +25,46 @@ def tile_of(tactic: Tactic) -> Triple:
     return tactic.schedule.tile
 
 
+def split_of(tactic: Tactic) -> int:
+    """Return how many workgroups share a tile, each with its own part of k."""
+    return tactic.schedule.split_k or 1
+
+
 def tiles(contract: Contract, tactic: Tactic) -> tuple[int, int]:
     """Return how many tiles lie along m (at its largest) and along n."""
     tile_m, tile_n, _ = tile_of(tactic)
     return ceil_div(dim_max(contract.shape["m"]), tile_m), ceil_div(contract.exact("n"), tile_n)
 
 
+def counter_elements(contract: Contract, tactic: Tactic) -> int:
+    """Return where the pieces begin in the workspace, in 4-byte elements: after one counter a tile, aligned."""
+    m_tiles, n_tiles = tiles(contract, tactic)
+    return ceil_div(m_tiles * n_tiles * 4, WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT // 4
+
+
+def workspace(contract: Contract, tactic: Tactic) -> Workspace:
+    """Return the workspace: nothing, or for a split along k the arrival counters and one fp32 tile a piece."""
+    split = split_of(tactic)
+    if split == 1:
+        return Workspace(bytes=0, alignment=WORKSPACE_ALIGNMENT)
+    (tile_m, tile_n, _), (m_tiles, n_tiles) = tile_of(tactic), tiles(contract, tactic)
+    pieces = m_tiles * n_tiles * split * tile_m * tile_n * DType.FP32.size_bytes
+    size = counter_elements(contract, tactic) * 4 + pieces
+    return Workspace(bytes=size, alignment=WORKSPACE_ALIGNMENT, init=WorkspaceInit.ZERO)
+
+
 def lower(contract: Contract, tactic: Tactic) -> Contract:
-    """Fill in what the contract leaves open. One workgroup computes one tile; the grid is one-dimensional."""
+    """Fill in what the contract leaves open. The grid is one-dimensional: pieces of k outermost, then tiles."""
     m_tiles, n_tiles = tiles(contract, tactic)
     waves = tactic.schedule.waves
     assert waves is not None
     lowered = msgspec.structs.replace(
         contract,
         schedule=tactic.schedule,
-        launch=Launch(grid=(m_tiles * n_tiles, 1, 1), block=(waves * targets.get(contract.target.arch).wave, 1, 1)),
-        workspace=contract.workspace or Workspace(bytes=0),
+        launch=Launch(
+            grid=(m_tiles * n_tiles * split_of(tactic), 1, 1),
+            block=(waves * targets.get(contract.target.arch).wave, 1, 1),
+        ),
+        workspace=workspace(contract, tactic),
     )
     return msgspec.structs.replace(lowered, arguments=operations.get("dense").arguments(lowered))
-
-
-def schedule(tile: Triple, *, waves: int, stages: int) -> Schedule:
-    """Return a schedule without split-K."""
-    return Schedule(tile=tile, stages=stages, waves=waves, split_k=1)

@@ -1,4 +1,4 @@
-"""The small contracts on which a dense tile is proven: full tiles, tails, partial scale blocks, bounded rows."""
+"""The small contracts that prove a dense kernel: full tiles, tails, partial scale blocks, bounded rows, bias."""
 
 from nkc.ir import operations, targets
 from nkc.ir.contract import (
@@ -6,6 +6,7 @@ from nkc.ir.contract import (
     Contract,
     Dim,
     DType,
+    Epilogue,
     Layout,
     MultipleOf,
     Nan,
@@ -16,41 +17,77 @@ from nkc.ir.contract import (
 from nkc.ir.frozen import FrozenMap
 from nkc.tactics.tactic import Tactic
 
+IDENTITY = Epilogue(kind="identity")
+
 
 def fp8_proofs(tactic: Tactic) -> tuple[Contract, ...]:
-    """Return the proof set: one K step and several, an M tail, 1.5 scale blocks of N, M-major scales, bounded m."""
+    """Return the proof set of a block-scaled kernel.
+
+    Few K steps and more, an M tail, 1.5 scale blocks of N, M-major scales with padding, bounded m, both outputs, bias.
+    """
+    return _proofs(tactic, DType.FP8_E4M3)
+
+
+def bf16_proofs(tactic: Tactic) -> tuple[Contract, ...]:
+    """Return the proof set of an unscaled kernel: few K steps and more, tails, bounded m, both outputs, bias."""
+    return _proofs(tactic, DType.BF16)
+
+
+def _proofs(tactic: Tactic, operand: DType) -> tuple[Contract, ...]:
     assert tactic.schedule.tile is not None
     tile_m, tile_n, tile_k = tactic.schedule.tile
-    whole_n = max(tile_n, 128)
+    n = max(tile_n, 128)
+    least_k = tile_k * (tactic.schedule.split_k or 1)
+    bias = Epilogue(kind="bias", dtype=DType.BF16)
     return (
-        _fp8(tactic, m=tile_m, n=whole_n, k=tile_k, out=DType.BF16),
-        _fp8(tactic, m=max(tile_m - 3, 1), n=whole_n + 64, k=3 * tile_k, out=DType.FP32),
-        _fp8(tactic, m=Bounded(min=0, max=tile_m), n=whole_n + 64, k=2 * tile_k, out=DType.BF16, m_major=True),
+        _contract(tactic, operand, m=tile_m, n=n, k=least_k, out=DType.BF16),
+        _contract(tactic, operand, m=max(tile_m - 3, 1), n=n + 64, k=least_k + 2 * tile_k, out=DType.FP32),
+        _contract(
+            tactic, operand, m=Bounded(min=0, max=tile_m), n=n + 64, k=least_k + tile_k, out=DType.BF16, m_major=True
+        ),
+        _contract(tactic, operand, m=max(tile_m - 5, 1), n=n + 40, k=least_k, out=DType.BF16, epilogue=bias),
     )
 
 
-def _fp8(tactic: Tactic, *, m: Dim, n: int, k: int, out: DType, m_major: bool = False) -> Contract:
+def _contract(
+    tactic: Tactic,
+    operand: DType,
+    *,
+    m: Dim,
+    n: int,
+    k: int,
+    out: DType,
+    m_major: bool = False,
+    epilogue: Epilogue = IDENTITY,
+) -> Contract:
     accumulate, combine = tactic.guarantees.accumulate, tactic.guarantees.combine
     assert accumulate is not None
     assert combine is not None
-    leading = None
-    if m_major:
-        leading = MultipleOf(multiple_of=4) if isinstance(m, Bounded) else -(-m // 4) * 4
-    pointers = [operand.name for operand in operations.get("dense").operands] + ["a_scales", "b_scales"]
+    pointers = [entry.name for entry in operations.get("dense").operands]
+    scales: dict[str, Scale] = {}
+    if operand is DType.FP8_E4M3:
+        pointers += ["a_scales", "b_scales"]
+        scales = {"a": _activation_scale(m, m_major=m_major), "b": Scale(block=(128, 128), layout=Layout.ROW_MAJOR)}
+    if epilogue.dtype is not None:
+        pointers.append("bias")
     return Contract(
         target=TargetRef(arch=tactic.target, wave=targets.get(tactic.target).wave),
         operation="dense",
         shape=FrozenMap({"m": m, "n": n, "k": k}),
-        dtypes=FrozenMap({"a": DType.FP8_E4M3, "b": DType.FP8_E4M3, "acc": DType.FP32, "out": out}),
-        scales=FrozenMap(
-            {
-                "a": Scale(block=(1, 128), layout=Layout.M_MAJOR if m_major else Layout.ROW_MAJOR, leading_dim=leading),
-                "b": Scale(block=(128, 128), layout=Layout.ROW_MAJOR),
-            }
-        ),
+        dtypes=FrozenMap({"a": operand, "b": operand, "acc": DType.FP32, "out": out}),
+        scales=FrozenMap(scales),
         layouts=FrozenMap({"a": Layout.ROW_MAJOR, "b": Layout.ROW_MAJOR_NK, "out": Layout.ROW_MAJOR}),
+        epilogue=epilogue,
         numerics=FrozenMap(
             {"accumulate": accumulate, "combine": combine, "round": Round.RNE_ONCE, "nan": Nan.PROPAGATE}
         ),
         alignment=FrozenMap(dict.fromkeys(pointers, 16)),
     )
+
+
+def _activation_scale(m: Dim, *, m_major: bool) -> Scale:
+    """Return 1x128 scales, row-major or M-major with rows padded to whole 16-byte accesses."""
+    if not m_major:
+        return Scale(block=(1, 128), layout=Layout.ROW_MAJOR)
+    leading = MultipleOf(multiple_of=4) if isinstance(m, Bounded) else -(-m // 4) * 4
+    return Scale(block=(1, 128), layout=Layout.M_MAJOR, leading_dim=leading)

@@ -1,14 +1,16 @@
-"""The predicates that every fp8 block-scaled dense kernel of ours shares."""
+"""The predicates that our dense kernels share, and those of a split along k."""
 
 from nkc.ir import operations
 from nkc.ir.contract import Accumulate, Combine, DType, Layout, Triple
 from nkc.tactics.predicate import (
     Aligned,
+    AtLeast,
     LdsFits,
     OffsetUnit,
     Predicate,
     Serves,
     TargetHas,
+    TilesAtMost,
     at_most,
     dtypes,
     equals,
@@ -17,8 +19,9 @@ from nkc.tactics.predicate import (
     one_of,
 )
 
-POINTERS = ("a", "b", "a_scales", "b_scales", "out")
 ALIGNMENT = 16  # bytes: one 128-bit access
+FP8_POINTERS = ("a", "b", "a_scales", "b_scales", "bias", "out", "workspace")
+BF16_POINTERS = ("a", "b", "bias", "out", "workspace")
 
 
 def fp8_block_scaled(
@@ -27,14 +30,10 @@ def fp8_block_scaled(
     max_m: int | None,
     lds_bytes: int,
     accumulate: Accumulate,
-    combine: Combine,
     offsets: OffsetUnit,
+    split_k: int = 1,
 ) -> tuple[Predicate, ...]:
-    """Return what a contract must say for a kernel of this tile; max_m None serves any number of rows."""
-    dense = operations.get("dense")
-    rows: tuple[Predicate, ...] = ()
-    if max_m is not None:
-        rows = (at_most("$.shape.m", max_m, why=f"a tile of {tile[0]} rows re-reads B for every tile of rows"),)
+    """Return what a contract must say for a block-scaled kernel; max_m None serves any number of rows."""
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
@@ -42,15 +41,46 @@ def fp8_block_scaled(
         equals("$.scales.b.block", (128, 128)),
         one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
         equals("$.scales.b.layout", Layout.ROW_MAJOR),
+        multiple_of("$.shape.k", tile[2], why="one step covers whole scale blocks along k"),
+        *_dense(tile, max_m, lds_bytes, accumulate, offsets, split_k),
+        *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS),
+    )
+
+
+def bf16(
+    *, tile: Triple, max_m: int | None, lds_bytes: int, offsets: OffsetUnit, split_k: int = 1
+) -> tuple[Predicate, ...]:
+    """Return what a contract must say for an unscaled bf16 kernel; max_m None serves any number of rows."""
+    return (
+        *dtypes(a=DType.BF16, b=DType.BF16, acc=DType.FP32),
+        multiple_of("$.shape.k", tile[2], why="a step reads whole tiles along k"),
+        *_dense(tile, max_m, lds_bytes, Accumulate.MATRIX_UNIT_FP32, offsets, split_k),
+        *(Aligned(pointer, ALIGNMENT) for pointer in BF16_POINTERS),
+    )
+
+
+def _dense(
+    tile: Triple, max_m: int | None, lds_bytes: int, accumulate: Accumulate, offsets: OffsetUnit, split_k: int
+) -> tuple[Predicate, ...]:
+    dense = operations.get("dense")
+    rows: tuple[Predicate, ...] = ()
+    if max_m is not None:
+        rows = (at_most("$.shape.m", max_m, why=f"a tile of {tile[0]} rows re-reads B for every tile of rows"),)
+    split: tuple[Predicate, ...] = ()
+    if split_k > 1:
+        split = (
+            AtLeast("$.shape.k", split_k * tile[2], why=f"every one of {split_k} pieces adds something"),
+            TilesAtMost("$.shape.n", axes=("m", "n"), tile=tile[:2]),
+        )
+    return (
         equals("$.layouts.a", Layout.ROW_MAJOR),
         equals("$.layouts.b", Layout.ROW_MAJOR_NK),
         equals("$.layouts.out", Layout.ROW_MAJOR),
-        equals("$.epilogue.kind", "identity"),
+        one_of("$.epilogue.kind", "identity", "bias"),
         Serves("$.numerics.accumulate", accumulate),
-        Serves("$.numerics.combine", combine),
+        Serves("$.numerics.combine", Combine.ASCENDING if split_k == 1 else Combine.FIXED_ORDER),
         *rows,
-        multiple_of("$.shape.k", tile[2], why="one step covers whole scale blocks along k"),
+        *split,
         *(offsets_fit_int32(dense.operand(name), offsets) for name in ("a", "b", "out")),
-        *(Aligned(pointer, ALIGNMENT) for pointer in POINTERS),
         LdsFits(lds_bytes),
     )

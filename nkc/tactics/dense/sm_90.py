@@ -1,18 +1,17 @@
-"""dense on sm_90 by Triton: the FP8 tensor core, and the exact way through f16.
+"""dense on sm_90 by Triton: the FP8 tensor core, the exact way through f16, and plain bf16.
 
 From 64 rows an FP8 dot becomes QGMMA, which keeps 13 bits below the largest addend. Converting e4m3 to f16 is exact,
 and the f16 unit keeps 23: HGMMA from 64 rows, HMMA below. The object's opcodes say which one it is.
 """
 
-from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 from nkc.ir.contract import Accumulate, Combine, Triple
-from nkc.tactics.dense.kernel import constants
+from nkc.tactics.dense.kernel import bf16_constants, fp8_constants
 from nkc.tactics.dense.plan import lower, schedule
-from nkc.tactics.dense.proofs import fp8_proofs
-from nkc.tactics.dense.requirements import fp8_block_scaled
+from nkc.tactics.dense.proofs import bf16_proofs, fp8_proofs
+from nkc.tactics.dense.requirements import bf16, fp8_block_scaled
 from nkc.tactics.predicate import OffsetUnit
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
 
@@ -28,14 +27,18 @@ class Row(NamedTuple):
     stages: int
     max_m: int | None
     accumulate: Accumulate
+    split_k: int = 1
 
 
 _FP8, _EXACT = Accumulate.TENSOR_CORE_FP8, Accumulate.MATRIX_UNIT_FP32
 
-ROWS = (
+FP8_ROWS = (
+    Row(4, (16, 64, 128), 4, 5, 16, _EXACT, 8),
+    Row(6, (16, 64, 128), 4, 5, 16, _EXACT, 4),
     Row(10, (16, 32, 128), 4, 6, 16, _EXACT),
     Row(20, (16, 64, 128), 4, 5, 16, _EXACT),
     Row(30, (16, 128, 128), 4, 4, 16, _EXACT),
+    Row(36, (64, 64, 128), 4, 4, 64, _FP8, 4),
     Row(40, (64, 32, 128), 4, 6, 64, _FP8),
     Row(50, (64, 64, 128), 4, 6, 256, _FP8),
     Row(60, (64, 64, 128), 4, 4, 256, _FP8),
@@ -51,8 +54,25 @@ ROWS = (
     Row(250, (128, 128, 128), 8, 3, None, _EXACT),
 )
 
+BF16_ROWS = (
+    Row(4, (16, 32, 128), 4, 4, 16, _EXACT, 8),
+    Row(6, (16, 32, 128), 4, 4, 16, _EXACT, 4),
+    Row(10, (16, 32, 128), 4, 5, 16, _EXACT),
+    Row(20, (16, 64, 128), 4, 4, 16, _EXACT),
+    Row(30, (32, 32, 128), 4, 5, 64, _EXACT),
+    Row(40, (64, 32, 128), 4, 5, 256, _EXACT),
+    Row(50, (64, 64, 64), 4, 5, 256, _EXACT),
+    Row(60, (128, 64, 64), 4, 4, None, _EXACT),
+    Row(70, (128, 128, 64), 8, 4, None, _EXACT),
+)
 
-def _lds_bytes(row: Row) -> int:
+
+def _name(kind: str, row: Row) -> str:
+    split = f"_k{row.split_k}" if row.split_k > 1 else ""
+    return f"sm_90.dense.{kind}_{'x'.join(map(str, row.tile))}_w{row.waves}_s{row.stages}{split}"
+
+
+def _fp8_lds_bytes(row: Row) -> int:
     """Return the least shared memory in bytes: tiles of every stage, plus B converted to f16 where wgmma reads it."""
     tile_m, tile_n, tile_k = row.tile
     stage = (tile_m + tile_n) * tile_k
@@ -62,42 +82,55 @@ def _lds_bytes(row: Row) -> int:
     return (row.stages - 1) * stage + converted_b
 
 
+def _bf16_lds_bytes(row: Row) -> int:
+    """Return the least shared memory in bytes: tiles of every stage but, with mma.sync, the one in registers."""
+    tile_m, tile_n, tile_k = row.tile
+    held = row.stages if tile_m >= WGMMA_ROWS else row.stages - 1
+    return held * (tile_m + tile_n) * tile_k * 2
+
+
 def _pattern(row: Row) -> CodePattern:
     if row.accumulate is _FP8:
         return CodePattern(matrix=("QGMMA",))
     return CodePattern(matrix=("HGMMA",) if row.tile[0] >= WGMMA_ROWS else ("HMMA",))
 
 
-def _options(row: Row) -> Mapping[str, int | bool | str]:
+def _guarantees(row: Row) -> Guarantees:
+    return Guarantees(
+        accumulate=row.accumulate,
+        combine=Combine.ASCENDING if row.split_k == 1 else Combine.FIXED_ORDER,
+        deterministic=True,
+        graph_capture=True,
+    )
+
+
+def _options(row: Row) -> dict[str, int | bool | str]:
     # num_stages is the option's default: the loop's own tl.range(num_stages=) decides.
     return {"enable_fp_fusion": False, "num_stages": 3, "num_warps": row.waves}
 
 
-def _tactic(row: Row) -> Tactic:
-    tile_m, tile_n, tile_k = row.tile
+def _fp8(row: Row) -> Tactic:
     unit = "fp8_wgmma" if row.accumulate is _FP8 else "fp8_as_f16"
     convert = "" if row.accumulate is _FP8 else ".to(tl.float16)"
     return Tactic(
-        name=f"sm_90.dense.{unit}_{tile_m}x{tile_n}x{tile_k}_w{row.waves}_s{row.stages}",
+        name=_name(unit, row),
         operation="dense",
         target="sm_90",
         rank=row.rank,
         requires=fp8_block_scaled(
             tile=row.tile,
             max_m=row.max_m,
-            lds_bytes=_lds_bytes(row),
+            lds_bytes=_fp8_lds_bytes(row),
             accumulate=row.accumulate,
-            combine=Combine.ASCENDING,
             offsets=OffsetUnit.ELEMENTS,
+            split_k=row.split_k,
         ),
-        guarantees=Guarantees(
-            accumulate=row.accumulate, combine=Combine.ASCENDING, deterministic=True, graph_capture=True
-        ),
-        schedule=schedule(row.tile, waves=row.waves, stages=row.stages),
+        guarantees=_guarantees(row),
+        schedule=schedule(row.tile, waves=row.waves, stages=row.stages, split_k=row.split_k),
         lower=lower,
         kernel=Kernel(
             template="triton/dense_fp8_block.py.j2",
-            constants=partial(constants, convert=convert),
+            constants=partial(fp8_constants, convert=convert),
             options=_options(row),
             pattern=_pattern(row),
         ),
@@ -105,4 +138,30 @@ def _tactic(row: Row) -> Tactic:
     )
 
 
-TACTICS = tuple(_tactic(row) for row in ROWS)
+def _bf16(row: Row) -> Tactic:
+    return Tactic(
+        name=_name("bf16", row),
+        operation="dense",
+        target="sm_90",
+        rank=row.rank,
+        requires=bf16(
+            tile=row.tile,
+            max_m=row.max_m,
+            lds_bytes=_bf16_lds_bytes(row),
+            offsets=OffsetUnit.ELEMENTS,
+            split_k=row.split_k,
+        ),
+        guarantees=_guarantees(row),
+        schedule=schedule(row.tile, waves=row.waves, stages=row.stages, split_k=row.split_k),
+        lower=lower,
+        kernel=Kernel(
+            template="triton/dense_bf16.py.j2",
+            constants=bf16_constants,
+            options=_options(row),
+            pattern=_pattern(row),
+        ),
+        proofs=bf16_proofs,
+    )
+
+
+TACTICS = (*map(_fp8, FP8_ROWS), *map(_bf16, BF16_ROWS))
