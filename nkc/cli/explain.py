@@ -1,10 +1,10 @@
 """`nkc explain`: why this kernel, of a contract or of a built directory."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from nkc import api
 from nkc.cli.parts.options import format_option, policy_options
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def command(subject: str, form: str, why: str | None, allow_experimental: bool, 
     """
     from nkc.emit.explain import encode
 
-    record = _built(Path(subject)) if Path(subject).is_dir() else _fresh(subject, allow_experimental, only_tactic)
+    record = api.explain(subject, allow_experimental=allow_experimental, only_tactic=only_tactic)
     if why is not None:
         _why(record, why, form)
     elif form == "json":
@@ -32,31 +32,6 @@ def command(subject: str, form: str, why: str | None, allow_experimental: bool, 
         from nkc.cli.parts.draw_explain import draw_explain
 
         draw_explain(record)
-
-
-def _fresh(path: str, allow_experimental: bool, only_tactic: str | None) -> "Explain":
-    from nkc import ir
-    from nkc.emit.explain import explain
-    from nkc.tactics.select import Policy, select
-
-    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
-    return explain(select(ir.read(path), policy))
-
-
-def _built(directory: Path) -> "Explain":
-    """Read a directory's explain.json: a request's own, or the only one below an output or object directory."""
-    import msgspec
-
-    from nkc.emit.explain import Explain
-    from nkc.emit.locate import locate_explain
-
-    path = locate_explain(directory)
-    from nkc.ir.errors import UsageError
-
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Explain)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not an explanation that this nkc reads: {error} (build it again)") from None
 
 
 def _why(record: "Explain", name: str, form: str) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from nkc import api
 from nkc.cli.parts.options import format_option
 
 
@@ -17,12 +18,9 @@ def command(path: Path, form: str, disassemble: bool) -> None:
     Where OBJECT lies beside the launch.json it was built with, the two must agree (exit 4 if they do not).
     """
     from nkc.emit.inspect import inspect
-    from nkc.ir.errors import ToolError, UsageError
+    from nkc.ir.errors import ToolError
 
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    data = api.read_object(path)
     if disassemble:
         from nkc.emit.inspect.disassemble import disassemble as listing
 

@@ -2,6 +2,7 @@
 
 import click
 
+from nkc import api
 from nkc.cli.parts.options import format_option
 
 
@@ -11,37 +12,28 @@ from nkc.cli.parts.options import format_option
 @format_option("table", "json")
 def command(operation: str | None, target: str | None, form: str) -> None:
     """List every tactic: target, rank, what it guarantees, and how far its proof has come."""
-    from nkc.ir import operations, targets
-    from nkc.ir.errors import UsageError, did_you_mean
-    from nkc.tactics.catalogue import tactics_of
     from nkc.tactics.maturity import standing
 
-    for word, value, known in (("operation", operation, operations.names()), ("target", target, targets.names())):
-        if value is not None and value not in known:
-            raise UsageError(f"nkc: unknown {word} `{value}` ({did_you_mean(value, known)})")
     rows = []
-    for name in [operation] if operation else operations.names():
-        for tactic in tactics_of(name):
-            if target is not None and tactic.target != target:
-                continue
-            stands = standing(tactic)
-            rows.append(
-                {
-                    "name": tactic.name,
-                    "operation": tactic.operation,
-                    "target": tactic.target,
-                    "rank": tactic.rank,
-                    "maturity": stands.maturity.value,
-                    "claimed": stands.claimed.value,
-                    "engine": stands.engine,
-                    "proofs": stands.proofs,
-                    "accumulate": tactic.guarantees.accumulate,
-                    "combine": tactic.guarantees.combine,
-                    "deterministic": tactic.guarantees.deterministic,
-                    "graph_capture": tactic.guarantees.graph_capture,
-                    "note": tactic.note,
-                }
-            )
+    for tactic in api.list_tactics(operation=operation, target=target):
+        stands = standing(tactic)
+        rows.append(
+            {
+                "name": tactic.name,
+                "operation": tactic.operation,
+                "target": tactic.target,
+                "rank": tactic.rank,
+                "maturity": stands.maturity.value,
+                "claimed": stands.claimed.value,
+                "engine": stands.engine,
+                "proofs": stands.proofs,
+                "accumulate": tactic.guarantees.accumulate,
+                "combine": tactic.guarantees.combine,
+                "deterministic": tactic.guarantees.deterministic,
+                "graph_capture": tactic.guarantees.graph_capture,
+                "note": tactic.note,
+            }
+        )
     if form == "json":
         import orjson
 

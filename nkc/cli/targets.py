@@ -2,6 +2,7 @@
 
 import click
 
+from nkc import api
 from nkc.cli.parts.options import format_option
 
 
@@ -10,13 +11,7 @@ from nkc.cli.parts.options import format_option
 @format_option("table", "json")
 def command(arch: str | None, form: str) -> None:
     """List the targets, or every fact of ARCH with its unit, source and how it is known."""
-    from nkc.ir import targets
-    from nkc.ir.errors import UsageError, did_you_mean
-
-    names = targets.names()
-    if arch is not None and arch not in names:
-        raise UsageError(f"nkc: unknown target `{arch}` ({did_you_mean(arch, names)})")
-    chosen = [targets.get(name) for name in names if arch in (None, name)]
+    chosen = api.list_targets(arch)
     if form == "json":
         import orjson
 

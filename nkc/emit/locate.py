@@ -1,9 +1,13 @@
-"""Finds an explanation in what a build left."""
+"""Finds and reads an explanation in what a build left."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nkc.ir.errors import UsageError
 from nkc.ir.manifest import MANIFEST_FILE, Manifest
+
+if TYPE_CHECKING:
+    from nkc.emit.explain import Explain
 
 EXPLAIN_FILE = "explain.json"
 
@@ -19,6 +23,21 @@ def read_manifest(out: Path) -> Manifest:
         raise UsageError(f"{out}: holds no {MANIFEST_FILE} (name what `nkc compile -o` wrote)") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not a manifest that this nkc reads: {error} (build it again)") from None
+
+
+def read_explain(directory: Path) -> "Explain":
+    """Read the explanation that `locate_explain` finds. Raises UsageError for one that is missing or not ours."""
+    import msgspec
+
+    from nkc.emit.explain import Explain
+
+    path = locate_explain(directory)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Explain)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not an explanation that this nkc reads: {error} (build it again)") from None
 
 
 def locate_explain(directory: Path) -> Path:

@@ -1,0 +1,270 @@
+"""The verbs of the command line for Python: thin, typed, and each loads what it needs when it is called.
+
+Errors are `nkc.ir.NkcError`s: the command's exit code in `exit_code`, its lines in `lines()`. Nothing here prints.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from nkc import ir
+from nkc.ir.contract import Contract
+from nkc.ir.errors import ContractError, NkcError, Problem, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from nkc.emit.build import Outcome, Request
+    from nkc.emit.explain import Explain
+    from nkc.emit.inspect import Resources
+    from nkc.ir.manifest import Manifest
+    from nkc.ir.target import Target
+    from nkc.tactics.tactic import Tactic
+
+    Done = Callable[[Request, Outcome], None]
+
+PathLike = str | os.PathLike[str]
+
+WORST_FIRST = (1, 4, 3)
+"""The order in which exit codes of several contracts count; one that ended well gives way to all of them."""
+
+
+class UnreadableError(NkcError):
+    """One or more contracts could not be read; holds the problems of all of them."""
+
+    exit_code = 2
+
+    def __init__(self, errors: Sequence[ContractError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(self.lines()))
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines of every file in turn."""
+        return tuple(line for error in self.errors for line in error.lines())
+
+
+class BuildError(NkcError):
+    """One or more contracts of a build have no kernel; the others were built and written all the same."""
+
+    def __init__(self, failures: "Sequence[Failure]") -> None:
+        self.failures = tuple(failures)
+        codes = {failure.exit_code for failure in failures}
+        self.exit_code = next(code for code in WORST_FIRST if code in codes)
+        super().__init__("\n".join(self.lines()))
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines of every contract in turn."""
+        return tuple(line for failure in self.failures for line in failure.lines)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why one contract has no kernel. exit_code 0: it has a fallback, and nothing required better."""
+
+    lines: tuple[str, ...]
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """What a build wrote, and every contract of it that has no kernel."""
+
+    manifest: "Manifest"
+    failures: tuple[Failure, ...]
+
+
+def read(path: PathLike) -> Contract:
+    """Return the checked contract in a file, defaults resolved. Raises ContractError with every problem in it."""
+    return ir.read(path)
+
+
+def read_all(paths: Iterable[PathLike]) -> tuple[tuple[str, Contract], ...]:
+    """Return (file, contract) for every path. Raises UnreadableError with the problems of all files."""
+    found, errors = [], []
+    for path in paths:
+        try:
+            found.append((os.fspath(path), ir.read(path)))
+        except ContractError as error:
+            errors.append(error)
+    if errors:
+        raise UnreadableError(errors)
+    return tuple(found)
+
+
+def identify(contract: Contract | PathLike) -> str:
+    """Return the id of a contract: what it computes, whatever it is called or wherever it lies."""
+    return ir.contract_id(_contract(contract))
+
+
+def check(path: PathLike) -> tuple[Problem, ...]:
+    """Return every problem of a contract file, none where it is sound."""
+    try:
+        ir.read(path)
+    except ContractError as error:
+        return error.problems
+    return ()
+
+
+def explain(
+    contract: Contract | PathLike, *, allow_experimental: bool = False, only_tactic: str | None = None
+) -> "Explain":
+    """Return why which tactic is selected, with every reason of every candidate; compiles nothing.
+
+    A directory that a build wrote gives its recorded explanation; the policy is then the build's.
+    """
+    from nkc.emit.explain import explain as explained
+    from nkc.tactics.select import Policy, select
+
+    if not isinstance(contract, Contract) and Path(contract).is_dir():
+        from nkc.emit.locate import read_explain
+
+        return read_explain(Path(contract))
+    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
+    return explained(select(_contract(contract), policy))
+
+
+def compile(  # noqa: A001 - the verb; nothing here calls the builtin
+    contracts: PathLike | Iterable[PathLike],
+    out: PathLike,
+    *,
+    keep: bool = False,
+    allow_experimental: bool = False,
+    only_tactic: str | None = None,
+    require_optimized: bool = False,
+    on_object_mismatch: Literal["fail", "next"] = "fail",
+) -> "Manifest":
+    """Build contract files into `out` and return the manifest written there.
+
+    A contract that falls back is an entry like any other. Raises UnreadableError before anything is written, and
+    BuildError after everything that can be built was, where a contract is unsupported, failed, or fell back although
+    `require_optimized`.
+    """
+    paths = [contracts] if isinstance(contracts, str | os.PathLike) else list(contracts)
+    built = build_files(
+        paths,
+        Path(out),
+        keep=keep,
+        allow_experimental=allow_experimental,
+        only_tactic=only_tactic,
+        require_optimized=require_optimized,
+        on_object_mismatch=on_object_mismatch,
+    )
+    failures = [failure for failure in built.failures if failure.exit_code]
+    if failures:
+        raise BuildError(failures)
+    return built.manifest
+
+
+def build_files(
+    paths: Sequence[PathLike],
+    out: Path,
+    *,
+    keep: bool,
+    allow_experimental: bool,
+    only_tactic: str | None,
+    require_optimized: bool,
+    on_object_mismatch: str,
+    progress: "Callable[[int], AbstractContextManager[Done]] | None" = None,
+) -> Build:
+    """Read, select, compile and write; `progress` is given the number of requests and told of each as it ends.
+
+    Raises UnreadableError, ContractError or UsageError before anything is written.
+    """
+    from nkc.emit.toolchains.triton import TritonToolchain
+    from nkc.tactics.select import Policy
+
+    # The child loads its compiler while this process reads, selects and renders.
+    with TritonToolchain() as toolchain:
+        inputs = read_all(paths)
+        from nkc.emit import build
+
+        requests = build.gather_requests(inputs)
+        with progress(len(requests)) if progress else nullcontext(lambda _request, _outcome: None) as done:
+            outcomes = build.build_all(
+                requests,
+                toolchain,
+                policy=Policy(allow_experimental=allow_experimental, only_tactic=only_tactic),
+                on_mismatch=build.OnMismatch(on_object_mismatch),
+                done=done,
+            )
+    manifest = build.write_all(out, requests, outcomes, keep=keep)
+    failures = [
+        failure
+        for request, outcome in zip(requests, outcomes, strict=True)
+        if (failure := _failure(request, outcome, out, require_optimized=require_optimized)) is not None
+    ]
+    return Build(manifest=manifest, failures=tuple(failures))
+
+
+def inspect(path: PathLike) -> "Resources":
+    """Return what an HSACO or cubin says about itself. Raises ObjectError for a file that is neither, or damaged."""
+    from nkc.emit.inspect import inspect as inspected
+
+    return inspected(read_object(path), name=Path(path).name)
+
+
+def read_object(path: PathLike) -> bytes:
+    """Return a file's bytes. Raises UsageError where it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+
+
+def list_tactics(*, operation: str | None = None, target: str | None = None) -> "tuple[Tactic, ...]":
+    """Return the catalogue by operation and name. Raises UsageError for an operation or target that is not known."""
+    from nkc.ir import operations, targets
+    from nkc.tactics.catalogue import tactics_of
+
+    for word, value, known in (("operation", operation, operations.names()), ("target", target, targets.names())):
+        if value is not None and value not in known:
+            raise UsageError(f"nkc: unknown {word} `{value}` ({did_you_mean(value, known)})")
+    wanted = operations.names() if operation is None else (operation,)
+    return tuple(tactic for name in wanted for tactic in tactics_of(name) if target in (None, tactic.target))
+
+
+def list_targets(arch: str | None = None) -> "tuple[Target, ...]":
+    """Return the targets with their facts, by name. Raises UsageError for one that is not known."""
+    from nkc.ir import targets
+
+    names = targets.names()
+    if arch is not None and arch not in names:
+        raise UsageError(f"nkc: unknown target `{arch}` ({did_you_mean(arch, names)})")
+    return tuple(targets.get(name) for name in names if arch in (None, name))
+
+
+def _contract(contract: Contract | PathLike) -> Contract:
+    return contract if isinstance(contract, Contract) else ir.read(contract)
+
+
+def _failure(request: "Request", outcome: "Outcome", out: Path, *, require_optimized: bool) -> Failure | None:
+    """Return why a request has no kernel, or None where it has one."""
+    from nkc.ir.manifest import Disposition
+
+    name = request.bindings[0].source
+    if outcome.error is not None:
+        lines = tuple(f"{name}: {line}" for line in outcome.error.lines())
+        return Failure(lines=lines, exit_code=outcome.error.exit_code)
+    record = outcome.explain
+    if record is None or record.disposition is Disposition.OPTIMIZED:
+        return None
+    strict = require_optimized or record.disposition is Disposition.UNSUPPORTED
+    return Failure(lines=(f"{name}: {_no_kernel(record, out / request.id)}",), exit_code=3 if strict else 0)
+
+
+def _no_kernel(record: "Explain", place: Path) -> str:
+    """Return what becomes of a contract without a kernel, the closest candidate's reason, and where the rest is."""
+    route = f"falls back to `{record.fallback}`" if record.fallback else "unsupported, and no fallback is named"
+    closest = min(
+        record.candidates,
+        key=lambda c: (c.target != record.target, len(c.reasons), c.effective_rank, c.name),
+        default=None,
+    )
+    why = "no tactic is known"
+    if closest is not None and closest.reasons:
+        reason = closest.reasons[0]
+        why = f"closest is {closest.name}: {reason.field} wanted {reason.wanted}, found {reason.actual}"
+        if len(closest.reasons) > 1:
+            why += f", and {len(closest.reasons) - 1} more"
+    return f"{route}; {why} (see nkc explain {place})"
