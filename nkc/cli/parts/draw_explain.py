@@ -86,7 +86,7 @@ def _candidates(record: "Explain") -> "Table":
 def _why(candidate: "CandidateRecord") -> str:
     lines = [
         f"{reason.field}: {reason.actual}, wanted {reason.wanted}"
-        + ("" if reason.nearest is None else f" [nearest {reason.nearest}]")
+        + ("" if reason.nearest is None or str(reason.nearest) == reason.wanted else f" [nearest {reason.nearest}]")
         for reason in candidate.reasons
     ]
     return "\n".join(lines)
