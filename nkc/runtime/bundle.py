@@ -285,7 +285,7 @@ def _wanted(manifest: Manifest) -> dict[str, str]:
         built = [part is not None for part in (entry.id, entry.object, entry.contract, entry.launch, entry.tactic)]
         if any(built) != all(built) or any(built) != (entry.disposition is Disposition.OPTIMIZED):
             raise BundleError(f"{MANIFEST_FILE}: {entry.request}: `{entry.disposition}` with half of an object")
-        for path in filter(None, named):
+        for path in (each for each in named if each is not None):
             if not safe_path(path):
                 raise BundleError(f"{MANIFEST_FILE}: {entry.request}: `{path}` leads out of the bundle")
             digest = entry.sha256.get(PurePosixPath(path).name)

@@ -49,6 +49,10 @@ class BundleError(NkcError):
 
     exit_code = 4
 
+    def lines(self) -> tuple[str, ...]:
+        """Return one line per problem."""
+        return tuple(str(self).splitlines())
+
 
 class DriverError(NkcError):
     """The driver is missing, or refused a call. call: its name. code: its status, 0 where there was no call."""

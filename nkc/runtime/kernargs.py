@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from nkc.ir.launch import ArgumentKind, Launch, LaunchArgument
 from nkc.runtime.errors import BundleError
 
-# AMDGPU code object metadata, `.value_kind` of hidden arguments (LLVM, AMDGPU usage, code object v5). Values follow
-# from the fixed launch; pointers to services of the runtime (hostcall, heap, queue) are null, and a kernel that
-# needs one is not something that nkc emits.
+# AMDGPU code object metadata, `.value_kind` of hidden arguments (LLVM, AMDGPU usage, code object v5). What follows
+# from the fixed launch is written here; handles of services (queue, hostcall, heap, apertures) are the runtime's to
+# write, which HIP does from the object's metadata at every launch, and are null in our buffer.
 _IMPLICIT: dict[str, Callable[[Launch], int]] = {
     "hidden_block_count_x": lambda launch: launch.grid[0],
     "hidden_block_count_y": lambda launch: launch.grid[1],
@@ -35,6 +35,9 @@ _IMPLICIT: dict[str, Callable[[Launch], int]] = {
     "hidden_heap_v1": lambda _: 0,
     "hidden_default_queue": lambda _: 0,
     "hidden_completion_action": lambda _: 0,
+    "hidden_queue_ptr": lambda _: 0,
+    "hidden_private_base": lambda _: 0,
+    "hidden_shared_base": lambda _: 0,
     "hidden_none": lambda _: 0,
 }
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}

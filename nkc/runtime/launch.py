@@ -107,6 +107,8 @@ class Kernel:
     def _launch_exact(self, *tensors: Any, stream: Any = None, workspace: Any = None) -> None:
         """Check every guard exactly, and launch. Errors: ContractViolation naming each guard that fails."""
         views = self._views(tensors)
+        if workspace is not None:
+            views[guard_rules.WORKSPACE] = view(self.id, guard_rules.WORKSPACE, workspace)
         dims, violations = guard_rules.check(self.guards, views, self._driver.device)
         if violations:
             raise ContractViolation(self.record.id, violations)
@@ -120,7 +122,7 @@ class Kernel:
         values: dict[str, int] = {name: each.pointer for name, each in views.items()}
         values.update(dims)
         if self._workspaces is not None:
-            values[guard_rules.WORKSPACE] = self._workspaces.pointer(handle, workspace)
+            values[guard_rules.WORKSPACE] = self._workspaces.pointer(handle, views.get(guard_rules.WORKSPACE))
         elif workspace is not None:
             wanted = "nothing: this kernel needs none"
             raise self._violation(
@@ -188,11 +190,10 @@ class Workspaces:
                 self.slots[stream] = self._free.pop()
             return self.slots[stream]
 
-    def pointer(self, stream: int, workspace: Any) -> int:
+    def pointer(self, stream: int, own: View | None) -> int:
         """Return the caller's own workspace, checked, or that of the stream."""
-        if workspace is None:
+        if own is None:
             return self.slots.get(stream) or self.assign(stream)
-        own = view(self._record.id, guard_rules.WORKSPACE, workspace)
         wanted = self._record.workspace
         size = guard_rules.size_bytes(own)
         if size < wanted.bytes or own.pointer % wanted.alignment:

@@ -1,0 +1,47 @@
+"""`nkc bundle`: looks into a bundle, packed or not."""
+
+import click
+
+from nkc.cli.parts.options import format_option
+from nkc.runtime import bundle as bundles
+from nkc.runtime.errors import BundleError
+
+
+@click.group("bundle")
+def command() -> None:
+    """Look into a bundle: a build's output directory, or a packed file."""
+
+
+@command.command("ls")
+@click.argument("path", metavar="BUNDLE", type=click.Path())
+@format_option("table", "json")
+def list_(path: str, form: str) -> None:
+    """List what a bundle holds, and the plan digest that all ranks compare. Checks it as loading does."""
+    bundle = bundles.read(path)
+    if form == "json":
+        import msgspec
+
+        listed = {"plan_digest": bundle.plan_digest(), "targets": bundle.targets, "entries": bundle.manifest.entries}
+        click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
+        return
+    from nkc.cli.parts.console import draw, table
+
+    drawn = table("request", "id", "operation", "target", "tactic or route", "bytes", "for")
+    for entry in bundle.manifest.entries:
+        size = str(len(bundle.image(entry))) if entry.object is not None else "-"
+        routes = sorted({binding.fallback for binding in entry.bindings if binding.fallback is not None})
+        chosen = entry.tactic or (f"fallback {', '.join(routes)}" if routes else str(entry.disposition))
+        sources = ", ".join(binding.source for binding in entry.bindings)
+        drawn.add_row(entry.request, entry.id or "-", entry.operation, entry.target, chosen, size, sources)
+    draw(drawn)
+    click.echo(f"plan digest {bundle.plan_digest()}")
+
+
+@command.command("verify")
+@click.argument("path", metavar="BUNDLE", type=click.Path())
+def verify(path: str) -> None:
+    """Check every file of a bundle against its manifest; print each thing wrong. Exit 0 or 4."""
+    bundle, problems = bundles.examine(path)
+    if bundle is None:
+        raise BundleError("\n".join(problems))
+    click.echo(f"{bundle.name}: {len(bundle.files)} files, {len(bundle.launches)} kernels, all as the manifest says")

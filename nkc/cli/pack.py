@@ -1,0 +1,14 @@
+"""`nkc pack`: a build's output directory as one file."""
+
+import click
+
+from nkc.runtime import bundle
+
+
+@click.command("pack")
+@click.argument("directory", metavar="DIR", type=click.Path())
+@click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(), help="The bundle to write, a .nkb.")
+def command(directory: str, output: str) -> None:
+    """Check the bundle in DIR and write it as one file. Equal directories give equal bytes."""
+    packed = bundle.pack(directory, output)
+    click.echo(f"{output}: {len(packed.launches)} kernels for {', '.join(packed.targets) or 'no target'}", err=True)

@@ -1,0 +1,306 @@
+"""Bundles: deterministic packing, and a reader that refuses by name whatever is damaged, foreign or hostile."""
+
+import io
+import json
+import os
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nkc.runtime import BundleError, bundle, read
+
+from .support import dense_launch, write_bundle
+
+QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def build(root: Path) -> Path:
+    return write_bundle(root, [dense_launch(), dense_launch(arch="gfx950", m=(0, 64))], fallback="framework")
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A good packed bundle's bytes."""
+    folder = tmp_path_factory.mktemp("packed")
+    bundle.pack(build(folder / "b"), folder / "b.nkb")
+    return (folder / "b.nkb").read_bytes()
+
+
+def entry_file(root: Path, name: str) -> Path:
+    return sorted(root.glob(f"*/{name}"))[0]
+
+
+def test_packing_is_deterministic_and_unpacking_gives_the_same_files(tmp_path, out) -> None:
+    first, second = build(out), build(tmp_path / "other")
+    for path in second.rglob("*"):
+        os.utime(path, (1, 1))
+    (second / "notes.txt").write_text("not part of the bundle")
+    bundle.pack(first, tmp_path / "1.nkb")
+    bundle.pack(second, tmp_path / "2.nkb")
+    assert (tmp_path / "1.nkb").read_bytes() == (tmp_path / "2.nkb").read_bytes()
+    bundle.unpack(tmp_path / "1.nkb", tmp_path / "back")
+    files = {path.relative_to(first): path.read_bytes() for path in first.rglob("*") if path.is_file()}
+    back = {path.relative_to(tmp_path / "back"): path.read_bytes() for path in (tmp_path / "back").rglob("*.*")}
+    assert back == files
+    assert read(tmp_path / "1.nkb").plan_digest() == read(first).plan_digest() == read(tmp_path / "back").plan_digest()
+
+
+def test_unpacking_never_overwrites(tmp_path, packed) -> None:
+    (tmp_path / "b.nkb").write_bytes(packed)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("x")
+    with pytest.raises(BundleError, match="not empty"):
+        bundle.unpack(tmp_path / "b.nkb", tmp_path / "full")
+
+
+def test_the_plan_digest_sees_decisions_and_no_bindings(out, tmp_path) -> None:
+    first = read(build(out)).plan_digest()
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["entries"][0]["bindings"] = []
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    assert read(out).plan_digest() == first
+    other = write_bundle(tmp_path / "other", [dense_launch(n=512)])
+    assert read(other).plan_digest() != first
+
+
+@pytest.mark.parametrize("name", ["kernel.cubin", "kernel.hsaco", "launch.json", "contract.json", "explain.json"])
+def test_every_file_is_held_against_its_digest(out, name) -> None:
+    """N39: an object whose bytes differ from the recorded hash is refused."""
+    build(out)
+    file = entry_file(out, name)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(BundleError, match=rf"{file.parent.name}/{name}: SHA-256 is"):
+        read(out)
+
+
+@pytest.mark.parametrize(
+    ("plant", "message"),
+    [
+        (lambda m: m.update(schema="nkc.manifest/2"), "schema `nkc.manifest/2`, this runtime reads `nkc.manifest/1`"),
+        (lambda m: m.update(extra=1), "unknown field `extra`"),
+        (lambda m: m["entries"][0].update(object="../evil"), "leads out of the bundle"),
+        (lambda m: m["entries"][0].update(launch="/etc/passwd"), "leads out of the bundle"),
+        (lambda m: m["entries"][0].update(contract="a\\..\\b"), "leads out of the bundle"),
+        (lambda m: m["entries"][0].update(launch=None), "half of an object"),
+        (lambda m: m["entries"][0].update(disposition="fallback"), "half of an object"),
+        (lambda m: m["entries"][0]["sha256"].pop("launch.json"), "no SHA-256 for"),
+        (lambda m: m["entries"][0].update(tactic="other"), "tactic `sm_90.dense.test`, the manifest says `other`"),
+        (lambda m: m["entries"][0].update(target="sm_100"), "target `sm_90`, the manifest says `sm_100`"),
+        (lambda m: m["entries"][0].update(id="nk_0"), "id `nk_"),
+    ],
+)
+def test_a_planted_manifest_is_refused_by_name(out, plant, message) -> None:
+    write_bundle(out, [dense_launch()])
+    manifest = json.loads((out / "manifest.json").read_text())
+    plant(manifest)
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    found, problems = bundle.examine(out)
+    assert found is None
+    assert message in "\n".join(problems)
+
+
+def test_another_launch_version_is_named_even_with_a_right_digest(out) -> None:
+    import hashlib
+
+    write_bundle(out, [dense_launch()])
+    file = entry_file(out, "launch.json")
+    data = file.read_bytes().replace(b"nkc.launch/1", b"nkc.launch/9")
+    file.write_bytes(data)
+    manifest = json.loads((out / "manifest.json").read_text())
+    manifest["entries"][0]["sha256"]["launch.json"] = hashlib.sha256(data).hexdigest()
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(BundleError, match=r"schema `nkc\.launch/9`, this runtime reads `nkc\.launch/1`"):
+        read(out)
+
+
+def test_all_problems_are_reported_at_once(out) -> None:
+    build(out)
+    entry_file(out, "kernel.cubin").write_bytes(b"x")
+    entry_file(out, "kernel.hsaco").unlink()
+    _, problems = bundle.examine(out)
+    assert len(problems) == 2
+    assert any("kernel.hsaco: missing" in problem for problem in problems)
+
+
+def test_a_link_out_of_the_bundle_is_refused(out, tmp_path) -> None:
+    build(out)
+    file = entry_file(out, "kernel.cubin")
+    (tmp_path / "outside").write_bytes(file.read_bytes())
+    file.unlink()
+    file.symlink_to(tmp_path / "outside")
+    with pytest.raises(BundleError, match="a link leads out of the bundle"):
+        read(out)
+
+
+def test_an_oversized_file_is_refused_unread(out, monkeypatch) -> None:
+    build(out)
+    monkeypatch.setattr(bundle, "MAX_FILE_BYTES", 4000)
+    entry_file(out, "kernel.cubin").write_bytes(b"x" * 5000)
+    with pytest.raises(BundleError, match=r"kernel\.cubin: 5000 bytes, more than the 4000"):
+        read(out)
+
+
+def rezip(data: bytes, change) -> bytes:
+    """Return a zip with each (info, bytes) replaced by what `change` returns."""
+    result = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(result, "w") as target:
+        for info in source.infolist():
+            for each_info, each in change(info, source.read(info)):
+                target.writestr(each_info, each)
+    return result.getvalue()
+
+
+def _escape(info, data):
+    return [(info, data), ("../../evil.txt", b"x")] if info.filename == "manifest.json" else [(info, data)]
+
+
+def _absolute(info, data):
+    return [(info, data), ("/evil.txt", b"x")] if info.filename == "manifest.json" else [(info, data)]
+
+
+def _link(info, data):
+    if info.filename.endswith("kernel.cubin"):
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return [(info, data)]
+
+
+def _stranger(info, data):
+    return [(info, data), ("stranger.so", b"x")] if info.filename == "manifest.json" else [(info, data)]
+
+
+def _no_manifest(info, data):
+    return [] if info.filename == "manifest.json" else [(info, data)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_escape, "leads out of the bundle"),
+        (_absolute, "leads out of the bundle"),
+        (_link, "kernel.cubin: a link"),
+        (_stranger, "stranger.so: not in the manifest"),
+        (_no_manifest, "manifest.json: missing"),
+    ],
+)
+def test_a_hostile_archive_is_refused_by_name(tmp_path, packed, change, message) -> None:
+    (tmp_path / "b.nkb").write_bytes(rezip(packed, change))
+    with pytest.raises(BundleError, match=message):
+        read(tmp_path / "b.nkb")
+    with pytest.raises(BundleError, match=message):
+        bundle.unpack(tmp_path / "b.nkb", tmp_path / "new" / "deep")
+    assert not (tmp_path / "new").exists()
+
+
+def test_deflate_is_read_as_well(tmp_path, packed) -> None:
+    def deflate(info, data):
+        info.compress_type = zipfile.ZIP_DEFLATED
+        return [(info, data)]
+
+    (tmp_path / "b.nkb").write_bytes(rezip(packed, deflate))
+    assert len(read(tmp_path / "b.nkb").launches) == 2
+
+
+def test_a_bomb_is_refused_by_what_it_announces(tmp_path, packed, monkeypatch) -> None:
+    monkeypatch.setattr(bundle, "MAX_BUNDLE_BYTES", 100_000)
+
+    def blow_up(info, data):
+        if info.filename.endswith("explain.json"):
+            info.compress_type = zipfile.ZIP_DEFLATED
+            return [(info, b"0" * 1_000_000)]
+        return [(info, data)]
+
+    (tmp_path / "b.nkb").write_bytes(rezip(packed, blow_up))
+    with pytest.raises(BundleError, match="once unpacked"):
+        read(tmp_path / "b.nkb")
+
+
+@QUICK
+@given(cut=st.floats(0, 1, exclude_max=True))
+def test_a_truncated_bundle_is_refused(tmp_path, packed, cut) -> None:
+    (tmp_path / "b.nkb").write_bytes(packed[: int(len(packed) * cut)])
+    with pytest.raises(BundleError):
+        read(tmp_path / "b.nkb")
+
+
+@QUICK
+@given(data=st.data())
+def test_a_flipped_bit_is_refused_or_changes_nothing_that_counts(tmp_path, packed, data) -> None:
+    """A flip in a time stamp or an attribute of the archive is harmless; content is never silently different."""
+    place, bit = data.draw(st.integers(0, len(packed) - 1)), data.draw(st.integers(0, 7))
+    flipped = bytearray(packed)
+    flipped[place] ^= 1 << bit
+    (tmp_path / "good.nkb").write_bytes(packed)
+    (tmp_path / "b.nkb").write_bytes(bytes(flipped))
+    found, problems = bundle.examine(tmp_path / "b.nkb")
+    if found is None:
+        assert problems
+        assert all(problem.startswith("b.nkb: ") for problem in problems)
+    else:
+        assert dict(found.files) == dict(read(tmp_path / "good.nkb").files)
+
+
+@QUICK
+@given(junk=st.binary(max_size=300), front=st.booleans())
+def test_junk_is_refused(tmp_path, packed, junk, front) -> None:
+    (tmp_path / "junk.nkb").write_bytes(junk)
+    with pytest.raises(BundleError):
+        read(tmp_path / "junk.nkb")
+    (tmp_path / "b.nkb").write_bytes(junk + packed if front else packed + junk)
+    found, problems = bundle.examine(tmp_path / "b.nkb")
+    assert (found is None) == bool(problems)
+
+
+@QUICK
+@given(
+    value=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        max_leaves=8,
+    ),
+    field=st.sampled_from(
+        ["id", "request", "target", "object", "launch", "contract", "explain", "sha256", "bindings", "disposition"]
+    ),
+)
+def test_any_value_in_any_field_of_the_manifest_is_refused_or_read(tmp_path, value, field) -> None:
+    root = tmp_path / "b"
+    if not root.exists():
+        write_bundle(root, [dense_launch()])
+        (tmp_path / "good.json").write_bytes((root / "manifest.json").read_bytes())
+    manifest = json.loads((tmp_path / "good.json").read_bytes())
+    manifest["entries"][0][field] = value
+    (root / "manifest.json").write_text(json.dumps(manifest))
+    found, problems = bundle.examine(root)
+    assert (found is None) == bool(problems)
+
+
+@pytest.mark.parametrize(
+    ("path", "safe"),
+    [
+        ("nk_0/kernel.cubin", True),
+        ("a b/é", True),
+        ("", False),
+        ("/a", False),
+        ("a/../b", False),
+        ("./a", False),
+        ("a//b", False),
+        ("a\\b", False),
+        ("c:/a", False),
+        ("a\0", False),
+    ],
+)
+def test_safe_paths(path, safe) -> None:
+    assert bundle.safe_path(path) is safe
+
+
+def test_missing_things_are_named(tmp_path) -> None:
+    with pytest.raises(BundleError, match=r"none\.nkb: no such file or directory"):
+        read(tmp_path / "none.nkb")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BundleError, match=r"empty: manifest\.json: missing \(is this the output directory"):
+        read(tmp_path / "empty")
