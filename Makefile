@@ -10,7 +10,7 @@ JOBS   ?= auto
 EXAMPLES      := $(sort $(wildcard examples/*.json))
 EXAMPLE       := examples/qwen3.6-35b.o_proj.m1
 EXAMPLE_BUILD := build/example
-PIP           := -m pip --disable-pip-version-check install --quiet
+PIP           := -m pip --disable-pip-version-check install --quiet --quiet
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
