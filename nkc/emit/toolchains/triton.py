@@ -51,7 +51,7 @@ def promises(parameter: Parameter) -> tuple[tuple[str, int], ...]:
 
 def useful_lines(text: str, limit: int = 3) -> str:
     """Return the last lines of a compiler's output that say something, joined into one; errors win over the rest."""
-    noise = re.compile(r"[\s^~|(){}=]*|Traceback .*|\s*File .*|#.*")
+    noise = re.compile(r"[\s^~|(){}=]*|Traceback .*|\s*File .*|\s*raise .*|#.*")
     lines = [line.strip() for line in text.splitlines() if not noise.fullmatch(line)]
     errors = [line for line in lines if "error" in line.lower()]
     return " | ".join(line[:300] for line in (errors or lines)[-limit:])
