@@ -11,10 +11,11 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from nkc.ir import targets
-from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, dim_max, dim_min
+from nkc.ir import operations, targets
+from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, Dim, DType, Layout, dim_max, dim_min
 from nkc.ir.operation import Operand
-from nkc.tactics.reason import Reason, StageName
+from nkc.ir.scales import leading_extent
+from nkc.tactics.reason import Nearest, Reason, StageName
 
 INT32_MAX = (1 << 31) - 1
 ABSENT = "absent"
@@ -58,16 +59,21 @@ def show(value: object) -> str:
     return str(value)
 
 
-def _plain(value: object) -> Written:
+def plain(value: object) -> Written:
+    """Return a field's value as it is written: an enum by its word."""
     if isinstance(value, StrEnum):
         return value.value
     assert isinstance(value, int | str | tuple)
     return value
 
 
-def failed(
-    name: str, field: str, wanted: str, actual: str, nearest: int | str | bool | tuple[int, ...] | None = None
-) -> Reason:
+def clamp(dim: Dim, low: int, high: int) -> Dim:
+    """Return the dim closest to this one within low and high: what is left of a range, else the closer end."""
+    ends = (min(max(dim_min(dim), low), high), min(max(dim_max(dim), low), high))
+    return Bounded(min=ends[0], max=ends[1]) if ends[0] < ends[1] else ends[1]
+
+
+def failed(name: str, field: str, wanted: str, actual: str, nearest: Nearest = None) -> Reason:
     """Return the reason of a predicate that does not hold."""
     return Reason(stage=StageName.PREDICATE, predicate=name, field=field, wanted=wanted, actual=actual, nearest=nearest)
 
@@ -85,7 +91,7 @@ class Equals:
         actual = lookup(contract, self.field)
         if actual == self.value:
             return None
-        return failed(self.name, self.field, show(self.value), show(actual), _plain(self.value))
+        return failed(self.name, self.field, show(self.value), show(actual), plain(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ class OneOf:
             self.field,
             f"one of {', '.join(show(value) for value in self.values)}",
             show(actual),
-            _plain(self.values[0]),
+            plain(self.values[0]),
         )
 
 
@@ -149,7 +155,8 @@ class AtMost:
         if isinstance(dim, int | Bounded) and dim_max(dim) <= self.limit:
             return None
         wanted = f"at most {self.limit}" + (f" ({self.why})" if self.why else "")
-        return failed(self.name, self.field, wanted, show(dim), self.limit)
+        nearest = clamp(dim, 0, self.limit) if isinstance(dim, Bounded) else self.limit
+        return failed(self.name, self.field, wanted, show(dim), nearest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +174,8 @@ class AtLeast:
         if isinstance(dim, int | Bounded) and dim_min(dim) >= self.limit:
             return None
         wanted = f"at least {self.limit}" + (f" ({self.why})" if self.why else "")
-        return failed(self.name, self.field, wanted, show(dim), self.limit)
+        nearest = clamp(dim, self.limit, max(dim.max, self.limit)) if isinstance(dim, Bounded) else self.limit
+        return failed(self.name, self.field, wanted, show(dim), nearest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +195,11 @@ class InSteps:
             return None
         if isinstance(dim, Bounded) and self.step == 1 and self.min <= dim.min and dim.max <= self.max:
             return None
-        nearest = self.min
-        if isinstance(dim, int | Bounded):
-            clamped = min(max(dim_max(dim), self.min), self.max)
-            steps = (clamped - self.min + self.step // 2) // self.step
+        nearest: Dim = self.min
+        if isinstance(dim, Bounded) and self.step == 1:
+            nearest = clamp(dim, self.min, self.max)
+        elif isinstance(dim, int | Bounded):
+            steps = (dim_max(clamp(dim, self.min, self.max)) - self.min + self.step // 2) // self.step
             nearest = self.min + min(steps, (self.max - self.min) // self.step) * self.step
         return failed(self.name, self.field, f"{self.min} to {self.max} in steps of {self.step}", show(dim), nearest)
 
@@ -325,7 +334,41 @@ class OffsetsFitInt32:
             f"$.shape.{self.axes[0]}",
             f"offsets into `{self.operand}` of at most {INT32_MAX} {self.unit.value}",
             f"{largest} with {rows} rows of {columns}",
-            fitting or None,
+            clamp(contract.shape[self.axes[0]], 0, fitting) if fitting else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleOffsetsFitInt32:
+    """The same of an operand's scales, whose padded leading dimension may reach further than the operand itself."""
+
+    operand: str
+    unit: OffsetUnit
+    name = "scale_offsets_fit_int32"
+
+    def check(self, contract: Contract) -> Reason | None:
+        """Compute the largest offset of M-major scales; row-major ones are dense and smaller than their operand."""
+        scale = contract.scales.get(self.operand)
+        if scale is None or scale.layout is not Layout.M_MAJOR:
+            return None
+        operand = operations.get(contract.operation).operand(self.operand)
+        dims = {axis: dim_max(contract.shape[axis]) for axis in operand.axes}
+        rows, groups = (-(-dims[axis] // block) for axis, block in zip(operand.axes, scale.block, strict=True))
+        leading = leading_extent(contract, operand, operand.axes[0]).of(dims)
+        reach = (groups - 1) * leading + rows
+        if self.unit is OffsetUnit.ELEMENTS:
+            largest, room = reach - 1, INT32_MAX + 1 - rows
+        else:
+            largest, room = reach * scale.dtype.size_bytes, INT32_MAX // scale.dtype.size_bytes - rows
+        if largest <= INT32_MAX:
+            return None
+        fitting = room // (groups - 1) if groups > 1 else 0
+        return failed(
+            self.name,
+            f"$.scales.{self.operand}.leading_dim",
+            f"offsets into the scales of `{self.operand}` of at most {INT32_MAX} {self.unit.value}",
+            f"{largest} with {groups} groups of {leading}",
+            fitting if fitting >= rows else None,
         )
 
 

@@ -1,8 +1,13 @@
 """Why a candidate is not selected: one condition, with the field, the wanted and the actual value."""
 
 from enum import StrEnum
+from typing import TypeAlias
 
 import msgspec
+
+from nkc.ir.contract import Bounded
+
+Nearest: TypeAlias = int | str | bool | tuple[int, ...] | Bounded | None
 
 
 class StageName(StrEnum):
@@ -19,7 +24,8 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One condition that does not hold.
 
     field: the JSON path in the contract. nearest: the value to write at that path so that this condition holds,
-    closest to the one that is there; None where no edit of the contract can do it, or it is no single value.
+    closest to the one that is there (a range stays a range where it can); None where no edit of the contract can do
+    it, or it is no single value.
     """
 
     stage: StageName
@@ -27,4 +33,4 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     field: str
     wanted: str
     actual: str
-    nearest: int | str | bool | tuple[int, ...] | None = None
+    nearest: Nearest = None

@@ -10,7 +10,7 @@ import msgspec
 from nkc.ir.contract import Contract, Maturity
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.maturity import Standing, standing
-from nkc.tactics.predicate import Predicate, lookup, show
+from nkc.tactics.predicate import Predicate, lookup, plain, show
 from nkc.tactics.reason import Reason, StageName
 from nkc.tactics.tactic import Lowered, Tactic
 
@@ -134,6 +134,7 @@ def _as_written(contract: Contract, tactic: Tactic) -> list[Reason]:
                         field=path,
                         wanted=show(ours),
                         actual=show(author),
+                        nearest=plain(ours) if section in _AUTHORED else None,
                     )
                 )
     return reasons

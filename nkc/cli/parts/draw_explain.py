@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from nkc.cli.parts.console import draw, table
+from nkc.tactics.predicate import show
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,7 +32,7 @@ def draw_why(candidate: "CandidateRecord") -> None:
 
     drawn = table("stage", "predicate", "field", "wanted", "actual", "nearest")
     for reason in candidate.reasons:
-        nearest = "-" if reason.nearest is None else str(reason.nearest)
+        nearest = "-" if reason.nearest is None else show(reason.nearest)
         drawn.add_row(reason.stage.value, reason.predicate, reason.field, reason.wanted, reason.actual, nearest)
     head = Text(f"{candidate.name}: {candidate.state}", style="bold")
     draw(head, *([drawn] if candidate.reasons else []))
@@ -84,11 +85,11 @@ def _candidates(record: "Explain") -> "Table":
 
 
 def _why(candidate: "CandidateRecord") -> str:
-    lines = [
-        f"{reason.field}: {reason.actual}, wanted {reason.wanted}"
-        + ("" if reason.nearest is None or str(reason.nearest) == reason.wanted else f" [nearest {reason.nearest}]")
-        for reason in candidate.reasons
-    ]
+    lines = []
+    for reason in candidate.reasons:
+        nearest = "" if reason.nearest is None else show(reason.nearest)
+        hint = f" [nearest {nearest}]" if nearest not in ("", reason.wanted) else ""
+        lines.append(f"{reason.field}: {reason.actual}, wanted {reason.wanted}{hint}")
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from nkc.tactics.predicate import (
     LdsFits,
     OffsetUnit,
     Predicate,
+    ScaleOffsetsFitInt32,
     Serves,
     TargetHas,
     TilesAtMost,
@@ -43,6 +44,7 @@ def fp8_block_scaled(
         equals("$.scales.b.layout", Layout.ROW_MAJOR),
         multiple_of("$.shape.k", tile[2], why="one step covers whole scale blocks along k"),
         *_dense(tile, max_m, lds_bytes, accumulate, offsets, split_k),
+        ScaleOffsetsFitInt32("a", offsets),
         *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS),
     )
 
