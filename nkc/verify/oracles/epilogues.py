@@ -42,7 +42,7 @@ def silu(x: F64) -> F64:
 
 def gelu_erf(x: F64) -> F64:
     """Return x/2 (1 + erf(x / sqrt 2)), through erfc so that no digits cancel below zero."""
-    return 0.5 * x * _ERFC(-x / math.sqrt(2.0)).astype(np.float64)
+    return 0.5 * x * np.asarray(_ERFC(-x / math.sqrt(2.0)), np.float64)
 
 
 def gelu_tanh(x: F64) -> F64:

@@ -79,7 +79,26 @@ HOPPER_BF16 = MatrixUnit(
     addend_fraction_bits=25,
     rounding=Rounding.TRUNCATE,
 )
-"""wgmma m64nNk16 bf16 x bf16 into fp32. Measured like `HOPPER_F16`, and on operands from 2^-145 to 2^30."""
+"""wgmma m64nNk16 bf16 x bf16 into fp32. Measured like `HOPPER_F16`, and on operands from the subnormals to 2^30."""
+
+
+def from_facts(*, kept_bits: int, truncates: bool, group: int = 1) -> MatrixUnit:
+    """Return the unit to bound with when a target knows only its kept bits, rounding and group.
+
+    With 23 kept bits or more the order is left open: one product a step, each addition rounded at 23 bits, whose bound
+    holds for every order and tree of additions. With fewer, addends are aligned and lost as on Hopper's FP8 unit.
+    """
+    rounding = Rounding.TRUNCATE if truncates else Rounding.NEAREST_EVEN
+    if kept_bits >= 23:
+        return MatrixUnit(name="any_order", group=1, addend_fraction_bits=None, rounding=rounding)
+    return MatrixUnit(
+        name=f"aligned_{kept_bits}",
+        group=group,
+        addend_fraction_bits=kept_bits,
+        min_operand_exponent=-6,
+        fraction_bits=kept_bits,
+        rounding=rounding,
+    )
 
 
 def accumulate(a: F32, b: F32, unit: MatrixUnit, start: F32 | None = None) -> F32:
