@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nkc.emit.inspect import Resources
     from nkc.ir.manifest import Manifest
     from nkc.ir.target import Target
+    from nkc.tactics.capabilities import Capabilities
     from nkc.tactics.tactic import Tactic
 
     Done = Callable[[Request, Outcome], None]
@@ -217,11 +218,22 @@ def list_tactics(*, operation: str | None = None, target: str | None = None) -> 
     from nkc.ir import operations, targets
     from nkc.tactics.catalogue import tactics_of
 
-    for word, value, known in (("operation", operation, operations.names()), ("target", target, targets.names())):
-        if value is not None and value not in known:
-            raise UsageError(f"nkc: unknown {word} `{value}` ({did_you_mean(value, known)})")
+    _known("operation", operation, operations.names())
+    _known("target", target, targets.names())
     wanted = operations.names() if operation is None else (operation,)
     return tuple(tactic for name in wanted for tactic in tactics_of(name) if target in (None, tactic.target))
+
+
+def list_capabilities(*, operation: str | None = None, target: str | None = None) -> "Capabilities":
+    """Return what is implemented, and why the rest is not. Raises UsageError for a name that is not known."""
+    from nkc.ir import operations, targets
+    from nkc.tactics.capabilities import capabilities
+
+    _known("operation", operation, operations.names())
+    _known("target", target, targets.names())
+    return capabilities(
+        operations.names() if operation is None else (operation,), targets.names() if target is None else (target,)
+    )
 
 
 def list_targets(arch: str | None = None) -> "tuple[Target, ...]":
@@ -229,9 +241,14 @@ def list_targets(arch: str | None = None) -> "tuple[Target, ...]":
     from nkc.ir import targets
 
     names = targets.names()
-    if arch is not None and arch not in names:
-        raise UsageError(f"nkc: unknown target `{arch}` ({did_you_mean(arch, names)})")
+    _known("target", arch, names)
     return tuple(targets.get(name) for name in names if arch in (None, name))
+
+
+def _known(word: str, value: str | None, known: Sequence[str]) -> None:
+    """Raise UsageError for a name that is none of the known ones."""
+    if value is not None and value not in known:
+        raise UsageError(f"nkc: unknown {word} `{value}` ({did_you_mean(value, known)})")
 
 
 def _contract(contract: Contract | PathLike) -> Contract:

@@ -109,6 +109,8 @@ def _arguments(gather: Gather, raw: Json) -> tuple[Argument, ...] | None:
     types = {f"ptr<{dtype}>" for dtype in DType} | {"int32"}
     for index, entry in enumerate(gather.array(raw, "$.arguments")):
         path = f"$.arguments[{index}]"
+        if entry is None:
+            gather.add(path, "`null` is not an object", "write it in braces")
         section = gather.object(entry, path, required=("name", "type"), optional=("access",)) or {}
         name = gather.text(section["name"], f"{path}.name") if "name" in section else None
         access = gather.choice(section.get("access", "read"), f"{path}.access", Access, tuple(Access), noun="access")

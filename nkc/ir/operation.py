@@ -16,18 +16,23 @@ def pointer(dtype: DType) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DimRule:
-    """One dim: its name, what it counts, and whether a contract may give it as a range."""
+    """One dim: its name, what it counts, and whether a contract may give it as a range.
+
+    typical: values that deployments have, at which a tactic is asked whether it serves the operation at all.
+    """
 
     name: str
     meaning: str
+    typical: tuple[int, ...]
     bounded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleRule:
-    """Scales of an operand: which dtypes need them, and the layouts that can be said."""
+    """Scales of an operand: which dtypes need them, the block deployments use (elements), the layouts to be said."""
 
     dtypes: tuple[DType, ...]
+    block: tuple[int, ...]
     layouts: tuple[Layout, ...] = (Layout.ROW_MAJOR, Layout.M_MAJOR)
 
 
@@ -45,11 +50,15 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumericRule:
-    """One numerical field of a contract: an enum or a real. Without a default it must be written."""
+    """One numerical field of a contract: an enum or a real. Without a default it must be written.
+
+    typical: of a real without a default, the value that deployments use.
+    """
 
     name: str
     type: type[StrEnum] | type[float]
     default: NumericValue | None = None
+    typical: float | None = None
 
 
 def _no_problems(_: Contract) -> list[Problem]:

@@ -69,7 +69,11 @@ def read(path: str | os.PathLike[str]) -> Contract:
 
 def parse(data: bytes, file: str = "<contract>") -> Contract:
     """Read and check one contract given as bytes; `file` is what error lines call it."""
-    document = parse_json(data, file)
+    return parse_document(parse_json(data, file), file)
+
+
+def parse_document(document: object, file: str = "<contract>") -> Contract:
+    """Check one contract given as plain JSON values, such as `canonical.contract_document` returns."""
     gather = Gather()
     contract = _contract(gather, document)
     if gather.problems or contract is None:

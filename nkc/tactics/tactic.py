@@ -77,6 +77,12 @@ class Tactic:
         """Every predicate asked of a contract, in the order in which reasons are listed."""
         return (IsTarget(self.target), *self.requires, Declares(self.declares))
 
+    @property
+    def family(self) -> str:
+        """The name without its tile and what follows it: `gfx950.dense.fp8_mfma`."""
+        tile = self.schedule.tile
+        return self.name if tile is None else self.name.partition(f"_{'x'.join(map(str, tile))}")[0]
+
     def promised_alignment(self, argument: str) -> int | None:
         """Return the alignment (bytes) of a pointer argument that the code is compiled on; None where it assumes none.
 

@@ -18,8 +18,6 @@ from nkc.ir.errors import Problem
 from nkc.ir.operation import DimRule, NumericRule, Operand, Operation, ScaleRule, pointer
 from nkc.ir.scales import argument_name
 
-_FP8 = ScaleRule(dtypes=(DType.FP8_E4M3,))
-
 
 def arguments(contract: Contract) -> tuple[Argument, ...]:
     """Return the visible arguments: a, b, their scales, the bias, out, the workspace, m where it is bounded."""
@@ -118,9 +116,9 @@ OPERATION = Operation(
     name="dense",
     summary="D[M,N] = epilogue(A[M,K] W[N,K]^T), block-scaled where operands are fp8",
     dims=(
-        DimRule(name="m", meaning="rows of A and D (tokens)", bounded=True),
-        DimRule(name="n", meaning="rows of W, columns of D"),
-        DimRule(name="k", meaning="columns of A and W, summed over"),
+        DimRule(name="m", meaning="rows of A and D (tokens)", typical=(1, 64, 4096), bounded=True),
+        DimRule(name="n", meaning="rows of W, columns of D", typical=(4096,)),
+        DimRule(name="k", meaning="columns of A and W, summed over", typical=(4096,)),
     ),
     operands=(
         Operand(
@@ -129,7 +127,7 @@ OPERATION = Operation(
             access=Access.READ,
             dtypes=(DType.FP8_E4M3, DType.BF16),
             layouts=(Layout.ROW_MAJOR,),
-            scales=_FP8,
+            scales=ScaleRule(dtypes=(DType.FP8_E4M3,), block=(1, 128)),
         ),
         Operand(
             name="b",
@@ -137,7 +135,7 @@ OPERATION = Operation(
             access=Access.READ,
             dtypes=(DType.FP8_E4M3, DType.BF16),
             layouts=(Layout.ROW_MAJOR_NK, Layout.SHUFFLED_16X16),
-            scales=ScaleRule(dtypes=(DType.FP8_E4M3,), layouts=(Layout.ROW_MAJOR,)),
+            scales=ScaleRule(dtypes=(DType.FP8_E4M3,), block=(128, 128), layouts=(Layout.ROW_MAJOR,)),
         ),
         Operand(
             name="out",
