@@ -21,6 +21,9 @@ KERNEL_FILE = "<kernel>"
 """The file name that the compiler sees: the same for every kernel and machine."""
 
 
+_SCRATCH = ("global_scratch_size", "profile_scratch_size")  # not every version says both for every target
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One kernel to compile.
 
@@ -132,7 +135,7 @@ def compile_kernel(request: Request) -> Reply:
         symbol=metadata.name,
         waves=metadata.num_warps,
         lds_bytes=metadata.shared,
-        scratch_bytes=(metadata.global_scratch_size or 0) + (getattr(metadata, "profile_scratch_size", 0) or 0),
+        scratch_bytes=sum(getattr(metadata, name, None) or 0 for name in _SCRATCH),
         texts={name: text for name, text in built.asm.items() if isinstance(text, str) and name != "source"},
     )
 
