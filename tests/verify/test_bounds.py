@@ -11,7 +11,15 @@ from nkc.verify.numbers.rounding import Rounding
 from nkc.verify.oracles import dense, epilogues
 from nkc.verify.oracles.dense import Operands
 from nkc.verify.oracles.epilogues import Halves
-from nkc.verify.oracles.matrix_unit import FP32_FMA, HOPPER_BF16, HOPPER_F16, HOPPER_FP8, MatrixUnit, from_facts
+from nkc.verify.oracles.matrix_unit import (
+    FP32_FMA,
+    HOPPER_BF16,
+    HOPPER_F16,
+    HOPPER_FP8,
+    MatrixUnit,
+    accumulate,
+    from_facts,
+)
 from nkc.verify.regimes import Recipe, Regime, dense_bf16_inputs, dense_inputs
 
 UNITS = (FP32_FMA, HOPPER_FP8, HOPPER_F16, MatrixUnit(name="exact_32", group=32, addend_fraction_bits=None))
@@ -53,6 +61,14 @@ def test_the_plain_bound_is_too_tight_for_the_fp8_unit():
     verdict = judged(dense.accumulator(operands, HOPPER_FP8), operands, bounds.dense_error(operands, ANY_ORDER))
     assert not verdict.passed
     assert verdict.failures > 0
+
+
+def test_the_fp8_bound_is_nearly_reached():
+    """One large product and 31 just below the grid: all 31 are lost, and the bound counts 33 addends."""
+    a = np.float32([[256.0] + [1.875 * 2.0**-4] * 31])
+    b = np.float32([[1.0] + [2.0**-2] * 31])
+    lost = abs(float(accumulate(a, b, HOPPER_FP8)[0, 0]) - float((a.astype(np.float64) @ b.T)[0, 0]))
+    assert 0.8 < lost / bounds.piece_error(a, b, HOPPER_FP8)[0, 0] < 1
 
 
 @pytest.mark.parametrize("k", [512, 2048])

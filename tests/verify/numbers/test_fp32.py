@@ -32,6 +32,8 @@ def nearest(exact: Fraction) -> float:
 @example(a=1 + 2.0**-23, b=1 + 2.0**-23, c=2.0**-60)
 @example(a=1 + 2.0**-12, b=1 + 2.0**-12, c=2.0**-80)  # a tie of the product, broken far below float64's last bit
 @example(a=1 + 2.0**-12, b=1 + 2.0**-12, c=-(2.0**-80))
+# float64's sum is one step below a tie with an odd last bit; stepping further, onto the tie, would round up
+@example(a=2.0**-24 * (1 - 461 * 2.0**-23), b=1 + 461 * 2.0**-23, c=1 + 2.0**-23)
 @example(a=2.0**-100, b=2.0**-49, c=2.0**-149)  # subnormal result
 @example(a=2.0**-149, b=2.0**-149, c=-(2.0**-149))
 def test_fma_is_rounded_once(a, b, c):
