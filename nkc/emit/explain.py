@@ -21,9 +21,21 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CandidateRecord(_Record, frozen=True, kw_only=True):
-    """One candidate. rank: the catalogue's; effective_rank: [0, place] by a tuning row, else [1, rank].
+    """One candidate.
 
-    maturity: the effective word, `claimed` capped by evidence from `engine` on `proofs` contracts of the proof set.
+    name: the tactic's.
+    operation: what it computes.
+    target: the chip it was written for.
+    rank: the catalogue's; lower is tried first.
+    effective_rank: [0, place] by a tuning row, else [1, rank].
+    rank_source: where the effective rank comes from.
+    maturity: the effective word: `claimed`, capped by evidence.
+    claimed: what the catalogue says.
+    engine: what ran the object for that evidence; null where there is none.
+    proofs: contracts of the proof set with passing records at their current code digests.
+    measured_here: whether this very contract has such a record.
+    state: what selection made of it.
+    reasons: everything that rejects it; empty unless `rejected`.
     """
 
     name: str
@@ -42,7 +54,14 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
 
 
 class FactRecord(_Record, frozen=True, kw_only=True):
-    """One fact of the target that the numerical budget rests on, and how it is known."""
+    """One fact of the target that the numerical budget rests on, and how it is known.
+
+    name: of the fact.
+    value: of the fact.
+    unit: what the value counts.
+    source: where it comes from.
+    basis: `documented`, `measured` or `assumed`.
+    """
 
     name: str
     value: int | float | bool | str
@@ -52,7 +71,15 @@ class FactRecord(_Record, frozen=True, kw_only=True):
 
 
 class SourceRecord(_Record, frozen=True, kw_only=True):
-    """The kernel's text. digest: of what it means; closure_digest: of the bytes of its templates."""
+    """The kernel's text.
+
+    language: `triton`, `cuda` or `amdgcn`.
+    symbol: the kernel's name.
+    digest: SHA-256 of what the text means.
+    closure_digest: SHA-256 of the bytes of its templates.
+    closure: each template and include to the SHA-256 of its bytes.
+    options: of the toolchain, all of them.
+    """
 
     language: str
     symbol: str
@@ -63,7 +90,12 @@ class SourceRecord(_Record, frozen=True, kw_only=True):
 
 
 class ToolchainRecord(_Record, frozen=True, kw_only=True):
-    """The compiler. digest: over the files that its package installed."""
+    """The compiler.
+
+    name: of its package.
+    version: of its package.
+    digest: SHA-256 over the files that its package installed.
+    """
 
     name: str
     version: str
@@ -71,7 +103,29 @@ class ToolchainRecord(_Record, frozen=True, kw_only=True):
 
 
 class Explain(_Record, frozen=True, kw_only=True, omit_defaults=True):
-    """Why this kernel, and what it is. The last seven sections are there once something was built."""
+    """Why this kernel, and what it is. The last seven sections are there once something was built.
+
+    schema: names this form of the document.
+    request: id of the contract as written.
+    id: of the sealed contract; null where nothing was built.
+    operation: what is computed, `dense`.
+    target: the chip's name.
+    disposition: what became of the contract.
+    selected: the tactic; null where none was eligible.
+    fallback: the route that the contract names, or null.
+    policy: what the caller allowed.
+    contract: the contract as written, defaults resolved, provenance left out (`urn:nkc:schema:contract:1`).
+    candidates: every tactic of the operation, by name.
+    budget: the numerical budget, by leaf stage.
+    facts: of the target, on which the budget rests.
+    sealed: the contract with everything that tactic and object filled in (`urn:nkc:schema:contract:1`).
+    resources: read back from the object.
+    occupancy: of the kernel on a compute unit.
+    launch: everything needed to launch the object (`urn:nkc:schema:launch:1`).
+    source: the kernel's text.
+    toolchain: the compiler.
+    artifacts: each file of the object's directory to the SHA-256 of its bytes.
+    """
 
     schema: Literal["nkc.explain/1"]
     request: str

@@ -119,7 +119,11 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Bounded(_Value, frozen=True, kw_only=True):
-    """A dim known only within limits, both included. One launch serves every value; the value is an argument."""
+    """A dim known only within limits. One launch serves every value; the value is an argument.
+
+    min: least value, included; at 0 a launch does nothing and succeeds.
+    max: largest value, included.
+    """
 
     min: int
     max: int
@@ -139,22 +143,32 @@ def dim_max(dim: Dim) -> int:
 
 
 class MultipleOf(_Value, frozen=True, kw_only=True):
-    """A leading dimension that is its natural value rounded up to a multiple, in elements."""
+    """A leading dimension that is its natural value rounded up to a multiple.
+
+    multiple_of: elements.
+    """
 
     multiple_of: int
 
 
 class TargetRef(_Value, frozen=True, kw_only=True):
-    """The chip a contract is for, and its wave size in lanes."""
+    """The chip a contract is for.
+
+    arch: the chip's name.
+    wave: lanes of a wave (warp); the chip's own.
+    """
 
     arch: str
     wave: int
 
 
 class Scale(_Value, frozen=True, kw_only=True):
-    """Scales of one operand: one per `block` (elements along each axis of the operand).
+    """Scales of one operand: one per block, ceil(dim / block) along each axis.
 
-    leading_dim: elements between consecutive k groups of an `m_major` tensor; None means m itself.
+    block: elements along each axis of the operand that share one scale.
+    dtype: of the scales.
+    layout: how they lie in memory.
+    leading_dim: elements between consecutive k groups of an `m_major` tensor; left out, the rows of the operand.
     """
 
     block: tuple[int, int]
@@ -166,7 +180,9 @@ class Scale(_Value, frozen=True, kw_only=True):
 class Epilogue(_Value, frozen=True, kw_only=True):
     """What follows the accumulator, before the one rounding store.
 
-    dtype: of the bias vector (`bias`). gate: how gate and up columns lie (`gated_silu`).
+    kind: what is computed.
+    dtype: of the bias vector over n (`bias`).
+    gate: how gate and up columns lie (`gated_silu`).
     """
 
     kind: str
@@ -175,7 +191,12 @@ class Epilogue(_Value, frozen=True, kw_only=True):
 
 
 class Properties(_Value, frozen=True, kw_only=True):
-    """What the caller needs of every launch. constant: operands that no earlier kernel in the stream may write."""
+    """What the caller needs of every launch.
+
+    deterministic: same inputs, same bits, every launch.
+    graph_capture: may be captured in a graph and replayed.
+    constant: operands that no earlier kernel in the stream may write.
+    """
 
     deterministic: bool = True
     graph_capture: bool = True
@@ -183,7 +204,13 @@ class Properties(_Value, frozen=True, kw_only=True):
 
 
 class Schedule(_Value, frozen=True, kw_only=True):
-    """How the work is cut. tile: elements (m, n, k). waves: per workgroup. split_k: partial chains along k."""
+    """How the work is cut. A written field is an exact demand; what is left out is the tactic's.
+
+    tile: elements (m, n, k) of one workgroup.
+    stages: tiles in flight along k.
+    waves: per workgroup.
+    split_k: partial chains along k.
+    """
 
     tile: Triple | None = None
     stages: int | None = None
@@ -192,21 +219,34 @@ class Schedule(_Value, frozen=True, kw_only=True):
 
 
 class Launch(_Value, frozen=True, kw_only=True):
-    """Workgroups (grid) and threads (block) along x, y, z."""
+    """Extents along x, y, z. A written field is an exact demand; what is left out is the tactic's.
+
+    grid: workgroups.
+    block: threads of a workgroup, at most 1024 together.
+    """
 
     grid: Triple | None = None
     block: Triple | None = None
 
 
 class Lds(_Value, frozen=True, kw_only=True):
-    """LDS (shared memory) in bytes: fixed in the code object, dynamic asked for at launch. Two different things."""
+    """LDS (shared memory) of a workgroup: two different things. A written field is an exact demand.
+
+    fixed_bytes: allocated in the code object.
+    dynamic_bytes: asked for at launch.
+    """
 
     fixed_bytes: int | None = None
     dynamic_bytes: int | None = None
 
 
 class Workspace(_Value, frozen=True, kw_only=True):
-    """Scratch memory that the caller provides; one workspace serves one stream at a time."""
+    """Scratch memory that the caller provides; one workspace serves one stream at a time.
+
+    bytes: size.
+    alignment: bytes, a power of two.
+    init: what it holds before the first launch.
+    """
 
     bytes: int
     alignment: int = 256
@@ -214,7 +254,12 @@ class Workspace(_Value, frozen=True, kw_only=True):
 
 
 class Argument(_Value, frozen=True, kw_only=True):
-    """One visible kernel argument. type: `ptr<dtype>` or `int32`."""
+    """One visible kernel argument.
+
+    name: of an operand, of its scales (`a_scales`), `bias`, `workspace`, or of a bounded dim.
+    type: `ptr<dtype>` or `int32`.
+    access: what the kernel does to its memory.
+    """
 
     name: str
     type: str
@@ -222,7 +267,11 @@ class Argument(_Value, frozen=True, kw_only=True):
 
 
 class Code(_Value, frozen=True, kw_only=True):
-    """The kernel itself: SHA-256 of its normalised source with the options that matter."""
+    """The kernel itself.
+
+    language: of its source.
+    digest: SHA-256 of its normalised source with the options that matter, 64 hex digits.
+    """
 
     language: Literal["triton", "cuda", "amdgcn"]
     digest: str
@@ -235,6 +284,28 @@ class Contract(_Value, frozen=True, kw_only=True):
     """An immutable computational identity, with the notes that travel beside it and are never part of an id.
 
     Notes: maturity, fallback, provenance. Everything else is hashed (see `nkc.ir.canonical`).
+
+    schema: names this form of the document.
+    target: the chip.
+    operation: what is computed.
+    shape: the operation's dims, in elements; some may be a range.
+    dtypes: element types of operands and intermediates.
+    scales: of the operands whose dtype needs them.
+    layouts: how operands lie in memory.
+    epilogue: what follows the accumulator; left out, nothing.
+    numerics: the numerical rules that the operation declares.
+    properties: what the caller needs of every launch.
+    alignment: bytes promised for pointer arguments, 16 where left out.
+    constants: further integers, by name, that a tactic must know to serve the contract.
+    schedule: how the work is cut; left to the compiler where left out.
+    launch: workgroups and threads; left to the compiler where left out.
+    lds: LDS (shared memory) in bytes; left to the compiler where left out.
+    workspace: scratch memory; left to the compiler where left out.
+    arguments: the ordered visible kernel arguments; left to the compiler where left out.
+    code: the kernel itself; known once it was built.
+    maturity: a note, never hashed.
+    fallback: the route to take where no tactic serves the contract; a note, never hashed.
+    provenance: model, layer, anything; a note, never hashed.
     """
 
     schema: str = CONTRACT_SCHEMA

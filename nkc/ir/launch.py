@@ -28,10 +28,17 @@ class ArgumentKind(StrEnum):
 
 
 class LaunchArgument(_Record, frozen=True, kw_only=True):
-    """One kernel parameter at its place in the argument buffer (bytes).
+    """One kernel parameter at its place in the argument buffer.
 
-    dtype and access: of pointers. dim: the bounded dim whose value an `int32` carries. hidden: appended by the
-    toolchain, not part of the contract. implicit: the HIP implicit-argument field (`hidden_block_count_x`, ...).
+    name: as the contract calls it; of what the toolchain appended, what it is.
+    kind: what the parameter holds.
+    offset: bytes from the start of the argument buffer.
+    size: bytes.
+    hidden: appended by the toolchain, not part of the contract.
+    dtype: element type of a pointer.
+    access: what the kernel does to the memory of a pointer.
+    dim: the bounded dim whose value an `int32` carries.
+    implicit: the HIP implicit argument (`hidden_block_count_x`, ...).
     """
 
     name: str
@@ -46,7 +53,13 @@ class LaunchArgument(_Record, frozen=True, kw_only=True):
 
 
 class Extent(_Record, frozen=True, kw_only=True):
-    """One extent of a tensor: `ceil(dim / divisor)`, rounded up to `multiple_of`; a plain number where dim is None."""
+    """One extent of a tensor: `ceil(dim / divisor)`, rounded up to `multiple_of`; a plain number where dim is None.
+
+    value: elements, where the extent is fixed.
+    dim: the bounded dim that it follows.
+    divisor: elements of the dim that share one entry (a scale block).
+    multiple_of: entries to which it is padded.
+    """
 
     value: int | None = None
     dim: str | None = None
@@ -62,9 +75,13 @@ class Extent(_Record, frozen=True, kw_only=True):
 
 
 class TensorGuard(_Record, frozen=True, kw_only=True, tag="tensor", tag_field="kind"):
-    """A pointer argument must be a tensor of this dtype, shape and strides (elements), aligned to so many bytes.
+    """A pointer argument must be such a tensor. A stride of an axis whose extent is 1 does not matter.
 
-    A stride of an axis whose extent is 1 does not matter. Where `m_major`, axis 0 is contiguous.
+    argument: the parameter's name.
+    dtype: element type.
+    shape: extents, outermost first, in elements.
+    strides: elements between neighbours along each axis; 1 marks the contiguous one.
+    alignment: bytes, a power of two.
     """
 
     argument: str
@@ -75,7 +92,12 @@ class TensorGuard(_Record, frozen=True, kw_only=True, tag="tensor", tag_field="k
 
 
 class RangeGuard(_Record, frozen=True, kw_only=True, tag="range", tag_field="kind"):
-    """The value of a bounded dim lies within these limits, both included; at 0 a launch does nothing and succeeds."""
+    """The value of a bounded dim lies within these limits; at 0 a launch does nothing and succeeds.
+
+    dim: the bounded dim.
+    min: least value, included.
+    max: largest value, included.
+    """
 
     dim: str
     min: int
@@ -83,7 +105,11 @@ class RangeGuard(_Record, frozen=True, kw_only=True, tag="range", tag_field="kin
 
 
 class DistinctGuard(_Record, frozen=True, kw_only=True, tag="distinct", tag_field="kind"):
-    """A written argument must not overlap any of these."""
+    """A written argument must not overlap any of these.
+
+    argument: the parameter that is written.
+    others: parameters whose memory it must not share.
+    """
 
     argument: str
     others: tuple[str, ...]
@@ -93,14 +119,23 @@ Guard: TypeAlias = TensorGuard | RangeGuard | DistinctGuard
 
 
 class LaunchLds(_Record, frozen=True, kw_only=True):
-    """LDS in bytes: fixed in the object, dynamic to ask for at launch."""
+    """LDS (shared memory) of one workgroup: two different things, both constant.
+
+    fixed_bytes: allocated by the object itself.
+    dynamic_bytes: to be asked for at launch.
+    """
 
     fixed_bytes: int
     dynamic_bytes: int
 
 
 class LaunchWorkspace(_Record, frozen=True, kw_only=True):
-    """Workspace in bytes, its alignment, and what it must hold before the first launch."""
+    """Scratch memory that the caller provides; one workspace serves one stream at a time.
+
+    bytes: least size; 0 where none is needed.
+    alignment: bytes, a power of two.
+    init: what it must hold before the first launch.
+    """
 
     bytes: int
     alignment: int
@@ -108,7 +143,12 @@ class LaunchWorkspace(_Record, frozen=True, kw_only=True):
 
 
 class LaunchTarget(_Record, frozen=True, kw_only=True):
-    """The chip an object is for. isa: what the object itself says (`sm_90a`); wave: lanes."""
+    """The chip an object is for.
+
+    arch: the chip's name, `gfx950`.
+    isa: as the object itself names it, `sm_90a`.
+    wave: lanes.
+    """
 
     arch: str
     isa: str
@@ -116,7 +156,26 @@ class LaunchTarget(_Record, frozen=True, kw_only=True):
 
 
 class Launch(_Record, frozen=True, kw_only=True):
-    """One code object and how to launch it. grid counts workgroups, block threads; both are fixed."""
+    """One code object and how to launch it; grid and block are fixed.
+
+    schema: names this form of the document.
+    id: of the sealed contract.
+    operation: what is computed, `dense`.
+    tactic: the one that was built.
+    target: the chip.
+    object: file name of the code object, beside this record.
+    sha256: digest of the object's bytes, 64 hex digits.
+    symbol: the kernel's name in the object.
+    arguments: every kernel parameter in order, hidden ones last.
+    kernarg_bytes: size of the argument buffer.
+    grid: workgroups along x, y, z.
+    block: threads of a workgroup along x, y, z.
+    lds: LDS of a workgroup.
+    workspace: scratch memory to be passed as `workspace`.
+    guards: what a launcher has to check, since the kernel does not.
+    deterministic: same inputs, same bits, every launch.
+    graph_capture: may be captured in a graph and replayed.
+    """
 
     schema: Literal["nkc.launch/1"] = LAUNCH_SCHEMA
     id: str

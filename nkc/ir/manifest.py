@@ -27,7 +27,12 @@ class Disposition(StrEnum):
 
 
 class Binding(_Record, frozen=True, kw_only=True):
-    """One input that asked for an entry. source: the contract's file name, without its folder. fallback: its route."""
+    """One input that asked for an entry.
+
+    source: the contract's file name, without its folder.
+    fallback: the route that this input named, or null.
+    provenance: where the contract comes from, as its author wrote it: model, layer, anything.
+    """
 
     source: str
     fallback: str | None = None
@@ -37,8 +42,18 @@ class Binding(_Record, frozen=True, kw_only=True):
 class Entry(_Record, frozen=True, kw_only=True):
     """One request and what was built for it.
 
-    id: of the sealed contract. request: id of the contract as written. target: the chip's name (`sm_90`).
-    object, explain, contract, launch: paths. sha256: base name of each of those files to the digest of its bytes.
+    id: of the sealed contract; null where nothing was built.
+    request: id of the contract as written.
+    operation: what is computed, `dense`.
+    target: the chip's name, `sm_90`.
+    disposition: what became of the request.
+    tactic: the one that was built; null where none was.
+    object: path of the code object, from the manifest's directory; null where nothing was built.
+    explain: path of the explanation.
+    contract: path of the sealed contract; null where nothing was built.
+    launch: path of the launch record; null where nothing was built.
+    sha256: base name of each of those files to the digest of its bytes, 64 hex digits.
+    bindings: the inputs that asked for it, sorted.
     """
 
     id: str | None
@@ -56,7 +71,11 @@ class Entry(_Record, frozen=True, kw_only=True):
 
 
 class Manifest(_Record, frozen=True, kw_only=True):
-    """All entries of one build, sorted by request id."""
+    """What one build made of its inputs.
+
+    schema: names this form of the document.
+    entries: one a request, sorted by request id.
+    """
 
     schema: Literal["nkc.manifest/1"] = MANIFEST_SCHEMA
     entries: tuple[Entry, ...]

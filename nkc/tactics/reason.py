@@ -23,9 +23,13 @@ class StageName(StrEnum):
 class Reason(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One condition that does not hold.
 
-    field: the JSON path in the contract. nearest: the value to write at that path so that this condition holds,
-    closest to the one that is there (a range stays a range where it can); None where no edit of the contract can do
-    it, or it is no single value.
+    stage: where it arose.
+    predicate: the condition's name.
+    field: the JSON path in the contract.
+    wanted: what would hold.
+    actual: what is there.
+    nearest: the value to write at that path so that this condition holds, closest to the one that is there (a range
+        stays a range where it can); None where no edit of the contract can do it, or it is no single value.
     """
 
     stage: StageName

@@ -7,16 +7,21 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from nkc.ir.canonical import contract_id
 from nkc.ir.contract import Contract, Maturity
 from nkc.tactics.catalogue import tactics_of
-from nkc.tactics.maturity import Standing, standing
+from nkc.tactics.evidence import Book, Standing
 from nkc.tactics.predicate import Predicate, lookup, plain, show
 from nkc.tactics.reason import Reason, StageName
 from nkc.tactics.tactic import Lowered, Tactic
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the caller allows. only_tactic forces a route; it lifts neither predicates nor `rejected`."""
+    """What the caller allows.
+
+    allow_experimental: consider tactics without evidence.
+    only_tactic: consider this one alone; lifts neither predicates nor `rejected`.
+    """
 
     allow_experimental: bool = False
     only_tactic: str | None = None
@@ -55,28 +60,52 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return Lowered(contract=candidate.tactic.lower(self.contract, candidate.tactic), tactic=candidate.tactic)
 
 
-def select(contract: Contract, policy: Policy | None = None, *, tactics: Iterable[Tactic] | None = None) -> Selection:
+def select(
+    contract: Contract,
+    policy: Policy | None = None,
+    *,
+    tactics: Iterable[Tactic] | None = None,
+    book: Book | None = None,
+) -> Selection:
     """Evaluate all tactics of the contract's operation, completely, and order the eligible ones.
 
-    tactics: other candidates than the catalogue's, for tests. Raises ToolError where a tactic pack cannot be loaded.
+    tactics: other candidates than the catalogue's, for tests. book: what the evidence says of them. Raises ToolError
+    where a tactic pack cannot be loaded.
     """
     policy = policy or Policy()
+    book = book or Book()
+    request = contract_id(contract)
     found = tactics_of(contract.operation) if tactics is None else tuple(tactics)
     results: dict[Predicate, Reason | None] = {}
     candidates = tuple(
-        sorted((_candidate(contract, tactic, policy, results) for tactic in found), key=lambda c: c.tactic.name)
+        sorted(
+            (_candidate(contract, tactic, policy, results, book.standing(tactic, request)) for tactic in found),
+            key=lambda c: c.tactic.name,
+        )
     )
     eligible = sorted((candidate for candidate in candidates if not candidate.reasons), key=lambda c: c.order)
     return Selection(contract=contract, policy=policy, candidates=candidates, eligible=tuple(eligible))
 
 
+def obstacles(
+    contract: Contract, tactic: Tactic, results: dict[Predicate, Reason | None] | None = None
+) -> list[Reason]:
+    """Return every predicate and property of a tactic that does not hold: what an edit of the contract could mend.
+
+    results: of predicates that were evaluated on this contract before.
+    """
+    return [*_predicates(contract, tactic, {} if results is None else results), *_properties(contract, tactic)]
+
+
 def _candidate(
-    contract: Contract, tactic: Tactic, policy: Policy, results: dict[Predicate, Reason | None]
+    contract: Contract,
+    tactic: Tactic,
+    policy: Policy,
+    results: dict[Predicate, Reason | None],
+    stands: Standing,
 ) -> Candidate:
-    stands = standing(tactic, contract)
     reasons = [
-        *_predicates(contract, tactic, results),
-        *_properties(contract, tactic),
+        *obstacles(contract, tactic, results),
         *_maturity(stands, policy),
         *_policy(tactic, policy),
     ]

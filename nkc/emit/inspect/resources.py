@@ -10,8 +10,11 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ObjectArgument(_Record, frozen=True):
-    """One kernel parameter at its place in the argument buffer (bytes).
+    """One kernel parameter at its place in the argument buffer.
 
+    name: None where the container does not say (cubin).
+    offset: bytes from the start of the argument buffer.
+    size: bytes.
     kind: `pointer`, `value`, or the HIP name of an implicit argument; None where the container does not say (cubin).
     """
 
@@ -22,7 +25,11 @@ class ObjectArgument(_Record, frozen=True):
 
 
 class MatrixUse(_Record, frozen=True):
-    """How often a matrix instruction stands in the code (statically, over the whole kernel)."""
+    """How often a matrix instruction stands in the code (statically, over the whole kernel).
+
+    mnemonic: the instruction.
+    count: occurrences.
+    """
 
     mnemonic: str
     count: int
@@ -31,10 +38,24 @@ class MatrixUse(_Record, frozen=True):
 class Resources(_Record, frozen=True):
     """The resources of one kernel, read from its code object.
 
-    isa: as the object names it. registers: a lane's, with accumulation registers. spilled_registers and
-    sgprs: AMD only. scratch_bytes: private (local) memory of a lane, where spills go. lds_fixed_bytes: allocated by
-    the object itself; what is asked for at launch is not in it. denormals: fp32 denormals are kept and rounding is to
-    nearest even, from the descriptor; None where every instruction says it for itself (CUDA).
+    container: `hsaco` or `cubin`.
+    isa: as the object names it.
+    wave: lanes.
+    symbol: the kernel's name.
+    registers: a lane's, with accumulation registers.
+    accumulation_registers: a lane's AGPRs; AMD only.
+    sgprs: scalar registers of a wave; AMD only.
+    spilled_registers: vector registers that went to scratch; AMD only.
+    scratch_bytes: private (local) memory of a lane, where spills go.
+    dynamic_stack: whether the size of the stack is only known at run time.
+    lds_fixed_bytes: allocated by the object itself; what is asked for at launch is not in it.
+    kernarg_bytes: size of the argument buffer.
+    arguments: every kernel parameter in order.
+    max_threads: largest workgroup that the object allows.
+    denormals: fp32 denormals are kept and rounding is to nearest even, from the descriptor; None where every
+        instruction says it for itself (CUDA).
+    elf_flags: e_flags of the ELF header.
+    matrix: matrix instructions, by mnemonic.
     """
 
     container: str
@@ -61,7 +82,12 @@ class Resources(_Record, frozen=True):
 
 
 class Occupancy(_Record, frozen=True):
-    """Workgroups that fit a compute unit at once, and what stops one more: `registers`, `lds`, `waves`."""
+    """How much of one kernel a compute unit holds at once.
+
+    workgroups: that fit together.
+    waves: of those workgroups.
+    limit: what stops one more: `registers`, `lds`, `waves`.
+    """
 
     workgroups: int
     waves: int
