@@ -354,8 +354,8 @@ def _operands(
     if mnemonic == "v_accvgpr_mov_b32":
         out["vdst"] = Operand(Kind.VECTOR, fields["vdst"] + AGPR0)
     neg, absolute = fields.get("neg", 0), fields.get("abs", 0)
-    if name == "VOP3P":
-        neg = 0  # kept in the fields: packed operations negate halves
+    if name == "VOP3P" or mnemonic.startswith("v_bitop3"):
+        neg = absolute = 0  # kept in the fields: packed operations negate halves
     for position, key in enumerate(("src0", "src1", "src2")):
         if key in widths and key in fields:
             base = source(fields[key], regs[key], literal)

@@ -570,9 +570,7 @@ def _mbcnt(inst: Instruction) -> Step:
 def _bitop3(inst: Instruction) -> Step:
     fields = inst.fields
     table = fields["omod"] << 6 | fields["abs"] << 3 | fields["neg"]
-    from dataclasses import replace
-
-    a, b, c = (reader(replace(inst.operands[key], neg=False, abs=False), "u32") for key in _LONG_SOURCES)
+    a, b, c = (reader(inst.operands[key], "u32") for key in _LONG_SOURCES)
     if fields["opsel"] or fields["clamp"]:
         raise MissingFeatureError("v_bitop3_b32: op_sel or clamp")
     store = writer(inst, "u32")
