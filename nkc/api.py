@@ -115,6 +115,7 @@ def explain(
     A directory that a build wrote gives its recorded explanation; the policy is then the build's.
     """
     from nkc.emit.explain import explain as explained
+    from nkc.emit.proofs import book
     from nkc.tactics.select import Policy, select
 
     if not isinstance(contract, Contract) and Path(contract).is_dir():
@@ -122,7 +123,7 @@ def explain(
 
         return read_explain(Path(contract))
     policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
-    return explained(select(_contract(contract), policy))
+    return explained(select(_contract(contract), policy, book=book()))
 
 
 def compile(  # noqa: A001 - the verb; nothing here calls the builtin

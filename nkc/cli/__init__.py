@@ -4,8 +4,10 @@ Words go to stderr, data to stdout, readable without colour. Commands are found 
 at a time, so that `nkc id` pays for nothing that `nkc compile` needs. Leaves out: every decision.
 """
 
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 
@@ -14,6 +16,7 @@ from nkc.ir import folder
 from nkc.ir.errors import NkcError
 
 PARTS = "parts"  # the one member of this folder that is no command
+INTERRUPTED, TERMINATED, BROKEN_PIPE = (128 + number for number in (2, 15, 13))  # as a shell says it
 
 
 def module_name(command: str) -> str:
@@ -24,6 +27,10 @@ def module_name(command: str) -> str:
 def command_name(module: str) -> str:
     """Return the command that a module holds."""
     return module.rstrip("_").replace("_", "-")
+
+
+class _ReaderGoneError(Exception):
+    """Whoever read our output has gone. Not an OSError, which click would turn into exit 1: a bug of ours."""
 
 
 class Commands(click.Group):
@@ -41,6 +48,13 @@ class Commands(click.Group):
         command: click.Command = folder.load(sys.modules[__name__], module_name(cmd_name)).command
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGoneError from None
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, "-V", "--version", prog_name="nkc", message="%(prog)s %(version)s")
@@ -54,7 +68,16 @@ def nkc() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run nkc and exit. No traceback reaches a user: an error is one line, a bug says where it arose."""
+    import signal
+
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(arguments))
+
+
+def _terminate(number: int, frame: object) -> NoReturn:
+    """End as after an interrupt, so that a build which is called off ends its child and removes its scratch folder."""
+    del number, frame
+    raise SystemExit(TERMINATED)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -73,10 +96,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     except (click.Abort, KeyboardInterrupt):
         click.echo("nkc: interrupted", err=True)
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read us has gone; there is nobody left to tell
-        return 141
+        return INTERRUPTED
+    except _ReaderGoneError:
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is left in the buffer has nowhere to go
+        return BROKEN_PIPE
     except Exception as error:
         click.echo(f"nkc: this is a bug in nkc: {_describe(error)}", err=True)
         return 1

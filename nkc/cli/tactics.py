@@ -12,11 +12,12 @@ from nkc.cli.parts.options import format_option
 @format_option("table", "json")
 def command(operation: str | None, target: str | None, form: str) -> None:
     """List every tactic: target, rank, what it guarantees, and how far its proof has come."""
-    from nkc.tactics.maturity import standing
+    from nkc.emit.proofs import book
 
     rows = []
+    evidence = book()
     for tactic in api.list_tactics(operation=operation, target=target):
-        stands = standing(tactic)
+        stands = evidence.standing(tactic)
         rows.append(
             {
                 "name": tactic.name,
@@ -27,6 +28,9 @@ def command(operation: str | None, target: str | None, form: str) -> None:
                 "claimed": stands.claimed.value,
                 "engine": stands.engine,
                 "proofs": stands.proofs,
+                "proofs_wanted": stands.proofs_wanted,
+                "needs": stands.needs,
+                "toolchains": stands.toolchains,
                 "accumulate": tactic.guarantees.accumulate,
                 "combine": tactic.guarantees.combine,
                 "deterministic": tactic.guarantees.deterministic,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from nkc.emit import hold, render, write
+from nkc.emit import hold, proofs, render, write
 from nkc.emit.explain import Explain, SourceRecord, ToolchainRecord, encode, explain
 from nkc.emit.inspect.resources import occupancy
 from nkc.emit.launch import launch_record
@@ -244,8 +244,9 @@ def build_all(
 ) -> tuple[Outcome, ...]:
     """Build requests in turn; one that fails does not stop the others. `done` is told of each as it ends."""
     outcomes = []
+    book = proofs.book()
     for request in requests:
-        outcome = build_selection(select(request.contract, policy), toolchain, on_mismatch=on_mismatch)
+        outcome = build_selection(select(request.contract, policy, book=book), toolchain, on_mismatch=on_mismatch)
         done(request, outcome)
         outcomes.append(outcome)
     return tuple(outcomes)

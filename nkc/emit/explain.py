@@ -48,7 +48,10 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     claimed: Maturity
     engine: str | None
     proofs: int
+    proofs_wanted: int
     measured_here: bool
+    needs: str | None
+    toolchains: tuple[str, ...]
     state: Literal["selected", "eligible", "rejected"]
     reasons: tuple[Reason, ...]
 
@@ -196,7 +199,10 @@ def _candidate(candidate: Candidate, selected: Candidate | None) -> CandidateRec
         claimed=candidate.standing.claimed,
         engine=candidate.standing.engine,
         proofs=candidate.standing.proofs,
+        proofs_wanted=candidate.standing.proofs_wanted,
         measured_here=candidate.standing.measured_here,
+        needs=candidate.standing.needs,
+        toolchains=candidate.standing.toolchains,
         state="selected" if selected is not None and candidate is selected else state,
         reasons=candidate.reasons,
     )

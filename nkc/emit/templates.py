@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import nkc
 from nkc.ir.errors import ToolError
+from nkc.ir.package import templates_root
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -20,9 +20,7 @@ _DELIMITERS = {"cuda": ("<%", "%>", "<<", ">>", "<#", "#>")}
 
 def root() -> Path:
     """Return the folder that holds the templates."""
-    package = Path(nkc.__file__).parent
-    shipped = package / "_templates"
-    return shipped if shipped.is_dir() else package.parent / "templates"
+    return templates_root()
 
 
 @lru_cache(maxsize=16)

@@ -1,27 +1,44 @@
-"""Effective maturity: what a tactic claims, capped by what its evidence shows."""
+"""Claims: the maturity that each tactic of a folder claims, in one data file that only a promotion edits."""
 
-import msgspec
+import json
+from pathlib import Path
 
-from nkc.ir.contract import Contract, Maturity
-from nkc.tactics.tactic import Tactic
+from nkc.ir.contract import Maturity
+from nkc.ir.errors import ToolError, did_you_mean
+
+CLAIMS_FILE = "claims.json"
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a tactic's proof has come.
+def claims_path(folder: Path) -> Path:
+    """Return where the claims of an operation's tactics lie."""
+    return folder / CLAIMS_FILE
 
-    maturity: the effective word. claimed: the catalogue's. engine: what ran the object for it. proofs: contracts of
-    the proof set with passing records at their current code digests. measured_here: this very contract has one.
+
+def read_claims(folder: Path) -> dict[str, Maturity]:
+    """Return tactic name to claimed maturity; a tactic that is not named claims nothing (`experiment`).
+
+    Raises ToolError for a damaged file or an unknown word.
     """
+    path = claims_path(folder)
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ToolError(
+            f"{folder.name}/{CLAIMS_FILE}: cannot be read: {error} (restore it from version control)"
+        ) from None
+    claims = {}
+    for name, word in document.items():
+        try:
+            claims[name] = Maturity(word)
+        except ValueError:
+            hint = did_you_mean(str(word), [maturity.value for maturity in Maturity])
+            raise ToolError(f"{folder.name}/{CLAIMS_FILE}: {name}: unknown maturity `{word}` ({hint})") from None
+    return claims
 
-    maturity: Maturity
-    claimed: Maturity
-    engine: str | None = None
-    proofs: int = 0
-    measured_here: bool = False
 
-
-def standing(tactic: Tactic, contract: Contract | None = None) -> Standing:
-    """Return a tactic's effective maturity. A rejection needs no proof and stays; any other claim does."""
-    del contract
-    effective = Maturity.REJECTED if tactic.claim is Maturity.REJECTED else Maturity.EXPERIMENT
-    return Standing(maturity=effective, claimed=tactic.claim)
+def write_claims(folder: Path, claims: dict[str, Maturity]) -> None:
+    """Write the claims, sorted by name, experiments left out."""
+    kept = {name: claim.value for name, claim in sorted(claims.items()) if claim is not Maturity.EXPERIMENT}
+    claims_path(folder).write_text(json.dumps(kept, indent=2) + "\n")

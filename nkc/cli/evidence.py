@@ -1,0 +1,46 @@
+"""`nkc evidence`: the records behind maturity."""
+
+from pathlib import Path
+
+import click
+
+
+@click.group("evidence")
+def command() -> None:
+    """Look after the evidence in this checkout: records of what was verified, and their index."""
+
+
+@command.command("add")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+def add(files: tuple[Path, ...]) -> None:
+    """Add the results that `nkc verify --export` wrote elsewhere, one file of records a tactic."""
+    import msgspec
+
+    from nkc.ir.errors import UsageError
+    from nkc.tactics.evidence import Records
+    from nkc.verify.evidence import merge
+
+    for file in files:
+        try:
+            found = msgspec.json.decode(file.read_bytes(), type=list[Records])
+        except (OSError, msgspec.DecodeError) as error:
+            raise UsageError(f"{file}: no exported records: {error} (nkc verify --export FILE)") from None
+        for records in found:
+            merge(records.tactic, records.checks)
+            click.echo(f"{records.tactic}: {len(records.checks)} records", err=True)
+
+
+@command.command("index")
+@click.option("--check", "only_check", is_flag=True, help="Exit 5 where the committed index is not today's.")
+def index(only_check: bool) -> int:
+    """Render every proof and write the index of code digests."""
+    from nkc.emit.proofs import make_index, write_index
+    from nkc.tactics.evidence import read_index
+
+    if not only_check:
+        write_index()
+        return 0
+    if make_index() == read_index():
+        return 0
+    click.echo("nkc: the index of evidence is not that of this tree (nkc evidence index)", err=True)
+    return 5

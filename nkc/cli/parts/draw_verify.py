@@ -1,0 +1,40 @@
+"""Draws what a verification showed: one row a kernel and regime."""
+
+from typing import TYPE_CHECKING
+
+from nkc.cli.parts.console import draw, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nkc.verify.check import Row
+    from nkc.verify.engine import Engine
+    from nkc.verify.subject import Subject
+
+_WORDS = {"passed": "yes", "failed": "NO", "not_run": "not run", "not_promised": "-"}
+
+
+def draw_rows(results: "Sequence[tuple[Subject, Engine, tuple[Row, ...]]]") -> None:
+    """Print a table of all rows."""
+    drawn = table(
+        "kernel", "regime", "verdict", "error/bound", "RMS ratio", "bits", "repeats", "replay", "outside", "notes"
+    )
+    for subject, engine, rows in results:
+        for place, row in enumerate(rows):
+            verdict = ("passed" if engine.runs_object else "agrees") if row.passed else "FAILED"
+            repeats = _WORDS[row.repeated.value] + (f" ({row.repeats})" if row.repeated == "passed" else "")
+            outside = "clean" if row.outside == "passed" else _WORDS[row.outside.value]
+            drawn.add_row(
+                subject.launch.symbol if place == 0 else "",
+                row.regime,
+                verdict,
+                f"{row.worst:.3g}",
+                f"{row.err_ratio:.2e}",
+                _WORDS[row.bit_equal.value],
+                repeats,
+                _WORDS[row.replay.value],
+                outside,
+                ", ".join(f"{name} {value}" for name, value in sorted(row.notes.items())),
+                style=None if row.passed else "red",
+            )
+    draw(drawn)

@@ -1,0 +1,130 @@
+"""`nkc verify`: runs built kernels on data of every kind and holds the results against derived bounds."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nkc.cli.parts.options import format_option
+
+if TYPE_CHECKING:
+    from nkc.tactics.evidence import Check
+    from nkc.verify.check import Row
+    from nkc.verify.engine import Engine
+    from nkc.verify.subject import Subject
+
+
+@click.command("verify")
+@click.argument("subjects", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--tactic", "pattern", metavar="PATTERN", help="Verify the proof sets of tactics (`gfx950.dense.*`).")
+@click.option("--engine", type=click.Choice(["device", "emulator", "interpreter"]), help="What runs the kernel.")
+@click.option(
+    "--regime",
+    "regimes",
+    multiple=True,
+    type=click.Choice(["exact", "model_like", "wide", "edges"]),
+    help="Data of one kind only.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the data.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes (not on a device).")
+@click.option("--record", is_flag=True, help="Add the results to the evidence in this checkout.")
+@click.option("--export", type=click.Path(path_type=Path), help="Write the results to a file, for `nkc evidence add`.")
+@click.option("--build-only", type=click.Path(path_type=Path), help="Build into a directory, for another machine.")
+@format_option("table", "json")
+def command(
+    subjects: tuple[Path, ...],
+    pattern: str | None,
+    engine: str | None,
+    regimes: tuple[str, ...],
+    seed: int,
+    jobs: int,
+    record: bool,
+    export: Path | None,
+    build_only: Path | None,
+    form: str,
+) -> int:
+    """Verify the kernel of CONTRACT, the kernels that a build left in DIR, or the proof sets of tactics.
+
+    One row a regime: the largest error over its bound, bit equality where it is promised, repeats, graph replay, and
+    whether anything was written outside. The default engine is the device, then the emulator, then the interpreter,
+    which runs the algorithm but not the object. Exit 5 on any failure, with the first failing element.
+    """
+    from nkc.cli.parts.verifying import Session
+
+    with Session(subjects, pattern, build_only=build_only) as session:
+        if build_only is not None:
+            click.echo(f"{build_only}: {len(session.subjects)} kernels", err=True)
+            return 0
+        results = session.verify(engine, regimes, seed=seed, jobs=jobs)
+    return report(results, record=record, export=export, form=form)
+
+
+def report(
+    results: "list[tuple[Subject, Engine, tuple[Row, ...]]]", *, record: bool, export: Path | None, form: str
+) -> int:
+    """Print the rows, keep what is to be kept, and return the exit code."""
+    from nkc.verify import evidence
+
+    kept: dict[str, list[Check]] = {}
+    for subject, engine, rows in results:
+        if engine.runs_object:
+            kept.setdefault(subject.tactic, []).extend(evidence.record(subject, engine, row) for row in rows)
+    if form == "json":
+        _print_json(results)
+    else:
+        from nkc.cli.parts.draw_verify import draw_rows
+
+        draw_rows(results)
+    failed = [(subject, row) for subject, _, rows in results for row in rows if not row.passed]
+    for subject, row in failed:
+        click.echo(f"{subject.launch.symbol}: {row.regime}: {_why(row)}", err=True)
+    if record:
+        for path in evidence.merge_all(kept):
+            click.echo(f"recorded in {path.name}", err=True)
+    if export is not None:
+        from nkc.emit.write import write_file
+        from nkc.tactics.evidence import Records
+
+        import msgspec  # isort: skip
+
+        records = [Records(tactic=name, checks=tuple(checks)) for name, checks in sorted(kept.items())]
+        write_file(export.absolute(), msgspec.json.format(msgspec.json.encode(records), indent=1) + b"\n")
+    return 5 if failed else 0
+
+
+def _why(row: "Row") -> str:
+    """Return what failed, first of all the first failing element."""
+    if row.first is not None:
+        at = ", ".join(map(str, row.first.index))
+        return (
+            f"{row.first_in}[{at}] is {row.first.got!r}, expected {row.first.expected!r} within {row.first.bound:.3g}"
+            f" ({row.failures} elements outside their bounds)"
+        )
+    answers = {
+        "bits differ where every bit is promised": row.bit_equal,
+        "runs differ": row.repeated,
+        "graph replay differs": row.replay,
+        "something was written outside the outputs": row.outside,
+    }
+    said = [text for text, answer in answers.items() if answer == "failed"]
+    return "; ".join([*row.hazards[:3], *said]) or f"RMS error over RMS is {row.err_ratio:.3g}, above its limit"
+
+
+def _print_json(results: "list[tuple[Subject, Engine, tuple[Row, ...]]]") -> None:
+    import msgspec
+    import orjson
+
+    documents = [
+        {
+            "request": subject.request,
+            "id": subject.launch.id,
+            "tactic": subject.tactic,
+            "symbol": subject.launch.symbol,
+            "engine": engine.name.value,
+            "device": engine.device(),
+            "toolchain": subject.toolchain,
+            "rows": [msgspec.to_builtins(row) for row in rows],
+        }
+        for subject, engine, rows in results
+    ]
+    click.echo(orjson.dumps({"schema": "nkc.verify/1", "kernels": documents}, option=orjson.OPT_INDENT_2).decode())

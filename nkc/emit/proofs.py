@@ -1,0 +1,59 @@
+"""The proof sets as code: each proof's digest, the files that decide it, and the index that is committed."""
+
+from nkc.emit import render
+from nkc.emit.explain import encode
+from nkc.ir import canonical, operations
+from nkc.ir.package import PACKAGE, file_sha256
+from nkc.tactics.catalogue import tactics_of
+from nkc.tactics.evidence import FOLDER, Book, Index, IndexEntry
+from nkc.tactics.tactic import Lowered, Tactic
+
+_EVERY_KERNEL = ("nkc/emit/render.py", "nkc/emit/digest.py", "nkc/emit/include.py", "nkc/emit/templates.py")
+
+
+def code_digests(tactic: Tactic) -> dict[str, str]:
+    """Render the proof set and return request id to code digest."""
+    return {
+        canonical.contract_id(proof): render.render(Lowered(contract=tactic.lower(proof, tactic), tactic=tactic)).digest
+        for proof in tactic.proofs(tactic)
+    }
+
+
+def book() -> Book:
+    """Return what the evidence says, rendering proofs anew where files have changed since the index was made."""
+    return Book(digests=code_digests)
+
+
+def deciding_files(tactic: Tactic) -> tuple[str, ...]:
+    """Return every file that can move one of the tactic's code digests, sorted by name."""
+    names = set(_EVERY_KERNEL)
+    names.update({f"nkc/ir/operations/{tactic.operation}.py", f"nkc/ir/targets/{tactic.target}.py"})
+    names.update(f"nkc/ir/epilogues/{kind}.py" for kind in operations.get(tactic.operation).epilogues)
+    names.update(
+        f"nkc/tactics/{tactic.operation}/{path.name}" for path in (PACKAGE / "tactics" / tactic.operation).glob("*.py")
+    )
+    for proof in tactic.proofs(tactic)[:1]:
+        source = render.render(Lowered(contract=tactic.lower(proof, tactic), tactic=tactic))
+        names.update(f"templates/{file.name}" for file in source.closure)
+    return tuple(sorted(names))
+
+
+def make_index() -> Index:
+    """Render every proof of every tactic and return the index that ought to be committed."""
+    tactics = [tactic for operation in operations.names() for tactic in tactics_of(operation)]
+    entries = {
+        tactic.name: IndexEntry(proofs=dict(sorted(code_digests(tactic).items())), files=deciding_files(tactic))
+        for tactic in sorted(tactics, key=lambda tactic: tactic.name)
+    }
+    names = sorted({name for entry in entries.values() for name in entry.files})
+    hashes = {name: digest for name in names if (digest := file_sha256(name)) is not None}
+    return Index(files=hashes, tactics=entries)
+
+
+def write_index() -> None:
+    """Write the index into the checkout."""
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "index.json").write_bytes(encode(make_index()))
+
+
+__all__ = ["book", "code_digests", "deciding_files", "make_index", "write_index"]

@@ -1,0 +1,255 @@
+"""Evidence: committed records of what was checked, and whether they still speak of the code in the tree.
+
+`evidence/<tactic>.json` holds a tactic's records, `evidence/index.json` each proof's code digest beside the hashes of
+every file that decides it: while those agree, digests are known without rendering anything.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from nkc.ir.contract import Maturity
+from nkc.ir.errors import ToolError
+from nkc.ir.package import PACKAGE, file_sha256
+from nkc.tactics.tactic import Tactic
+
+RECORDS_SCHEMA: Literal["nkc.evidence/1"] = "nkc.evidence/1"
+INDEX_SCHEMA: Literal["nkc.evidence-index/1"] = "nkc.evidence-index/1"
+FOLDER = PACKAGE / "tactics" / "evidence"
+REGIMES = ("exact", "model_like", "wide", "edges")
+PROVING_ENGINES = ("device", "emulator")  # those that run the object
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Frozen, keyword-only, strict."""
+
+
+class Answer(StrEnum):
+    """The outcome of one check. `not_run`: this engine cannot do it; `not_promised`: the contract does not ask."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_RUN = "not_run"
+    NOT_PROMISED = "not_promised"
+
+
+class Check(_Record, frozen=True, kw_only=True):
+    """One regime's check of one contract's object.
+
+    request: id of the contract as written. code_digest: of the kernel that ran. device and toolchain: what ran it and
+    what compiled it. dims: values of bounded dims that were run. worst: largest error over its derived bound.
+    repeats: runs compared bit for bit. notes: the emulator's model and sampled fraction, the device's replays.
+    """
+
+    request: str
+    code_digest: str
+    engine: str
+    device: str
+    toolchain: str
+    regime: str
+    seed: int
+    recipe_version: int
+    dims: tuple[dict[str, int], ...]
+    passed: bool
+    worst: float
+    err_ratio: float
+    bit_equal: Answer
+    repeats: int
+    repeated: Answer
+    replay: Answer
+    outside: Answer
+    hazards: tuple[str, ...]
+    notes: dict[str, str]
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What a later check of the same thing replaces: contract, engine, regime, seed."""
+        return self.request, self.engine, self.regime, self.seed
+
+
+class Records(_Record, frozen=True, kw_only=True):
+    """Everything that was recorded of one tactic, in order of contract, engine, regime and seed."""
+
+    schema: Literal["nkc.evidence/1"] = RECORDS_SCHEMA
+    tactic: str
+    checks: tuple[Check, ...]
+
+
+class IndexEntry(_Record, frozen=True, kw_only=True):
+    """One tactic's proofs: request id to code digest, and the files that decide those digests, by name."""
+
+    proofs: dict[str, str]
+    files: tuple[str, ...]
+
+
+class Index(_Record, frozen=True, kw_only=True):
+    """The digests of all proofs, and the SHA-256 of every file that decides one."""
+
+    schema: Literal["nkc.evidence-index/1"] = INDEX_SCHEMA
+    files: dict[str, str]
+    tactics: dict[str, IndexEntry]
+
+
+class Standing(_Record, frozen=True, kw_only=True):
+    """How far a tactic's proof has come.
+
+    maturity: the effective word. claimed: the catalogue's. engine: what ran the object for its proofs. proofs:
+    contracts of the proof set with passing records in every regime at their current digests, of `proofs_wanted`.
+    measured_here: this very contract has a passing record. needs: what is missing or stale, and what would restore it.
+    toolchains: the compilers that the counted records name.
+    """
+
+    maturity: Maturity
+    claimed: Maturity
+    engine: str | None = None
+    proofs: int = 0
+    proofs_wanted: int = 0
+    measured_here: bool = False
+    needs: str | None = None
+    toolchains: tuple[str, ...] = ()
+
+
+Digests = Callable[[Tactic], Mapping[str, str]]
+
+
+def records_path(tactic: str, folder: Path | None = None) -> Path:
+    """Return where a tactic's records lie."""
+    return (FOLDER if folder is None else folder) / f"{tactic}.json"
+
+
+@lru_cache(maxsize=512)
+def read_records(tactic: str, folder: Path | None = None) -> Records:
+    """Return a tactic's records, none where no file holds any. Raises ToolError for a damaged file."""
+    path = records_path(tactic, folder)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Records)
+    except FileNotFoundError:
+        return Records(tactic=tactic, checks=())
+    except (OSError, msgspec.DecodeError) as error:
+        raise ToolError(
+            f"{path.name}: not evidence that this nkc reads: {error} (restore it from version control)"
+        ) from None
+
+
+@lru_cache(maxsize=4)
+def read_index(folder: Path | None = None) -> Index:
+    """Return the index, an empty one where there is none. Raises ToolError for a damaged file."""
+    path = (FOLDER if folder is None else folder) / "index.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Index)
+    except FileNotFoundError:
+        return Index(files={}, tactics={})
+    except (OSError, msgspec.DecodeError) as error:
+        raise ToolError(f"{path.name}: not an index that this nkc reads: {error} (nkc evidence index)") from None
+
+
+def _current(index: Index, entry: IndexEntry) -> bool:
+    """Return whether every file that decides a tactic's digests has the bytes that the index saw."""
+    return all(file_sha256(name) == index.files.get(name) for name in entry.files)
+
+
+class Book:
+    """What the evidence says of tactics. digests: renders a tactic's proofs where the index no longer can tell.
+
+    Without `digests`, evidence whose files have changed is stale: it counts for nothing until it is looked at again.
+    """
+
+    def __init__(self, *, digests: Digests | None = None, folder: Path | None = None) -> None:
+        self._digests = digests
+        self._folder = folder
+        self._known: dict[str, Mapping[str, str] | None] = {}
+        self._standings: dict[str, Standing] = {}
+
+    def proof_digests(self, tactic: Tactic) -> Mapping[str, str] | None:
+        """Return request id to current code digest for the proof set; None where that cannot be told."""
+        if tactic.name not in self._known:
+            index = read_index(self._folder)
+            entry = index.tactics.get(tactic.name)
+            if entry is not None and _current(index, entry):
+                self._known[tactic.name] = entry.proofs
+            else:
+                self._known[tactic.name] = self._digests(tactic) if self._digests is not None else None
+        return self._known[tactic.name]
+
+    def standing(self, tactic: Tactic, request: str | None = None) -> Standing:
+        """Return a tactic's effective maturity; `request` is the contract it is being considered for."""
+        if tactic.name not in self._standings:
+            self._standings[tactic.name] = self._stands(tactic)
+        found = self._standings[tactic.name]
+        if request is None or not self._measured(tactic, request):
+            return found
+        return msgspec.structs.replace(found, measured_here=True)
+
+    def _measured(self, tactic: Tactic, request: str) -> bool:
+        checks = [check for check in read_records(tactic.name, self._folder).checks if check.request == request]
+        digest = (self.proof_digests(tactic) or {}).get(request)
+        return any(check.passed and check.code_digest == digest for check in checks)
+
+    def _stands(self, tactic: Tactic) -> Standing:
+        claimed = tactic.claim
+        if claimed is Maturity.REJECTED:
+            return Standing(maturity=claimed, claimed=claimed)
+        checks = read_records(tactic.name, self._folder).checks
+        if not checks:
+            needs = f"no evidence (nkc verify --tactic {tactic.name} --record)"
+            return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
+        digests = self.proof_digests(tactic)
+        if digests is None:
+            needs = f"its kernel's files have changed (nkc verify --tactic {tactic.name} --record)"
+            return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
+        return _weigh(tactic, checks, digests)
+
+
+def _weigh(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str]) -> Standing:
+    """Return the standing that records give at the current digests, by the strongest engine that proves all."""
+    best: Standing | None = None
+    for engine in PROVING_ENGINES:
+        counted = [check for check in checks if check.engine == engine and proves(check, digests)]
+        regimes = {request: {c.regime for c in counted if c.request == request} for request in digests}
+        whole = sum(found.issuperset(REGIMES) for found in regimes.values())
+        proven = whole == len(digests) > 0
+        standing = Standing(
+            maturity=Maturity.VERIFIED if proven and tactic.claim is not Maturity.EXPERIMENT else Maturity.EXPERIMENT,
+            claimed=tactic.claim,
+            engine=engine if whole else None,
+            proofs=whole,
+            proofs_wanted=len(digests),
+            toolchains=tuple(sorted({check.toolchain for check in counted})),
+            needs=_needs(tactic, checks, digests, whole, engine),
+        )
+        if proven:
+            return standing
+        if best is None or standing.proofs > best.proofs:
+            best = standing
+    assert best is not None
+    return best
+
+
+def proves(check: Check, digests: Mapping[str, str]) -> bool:
+    """Return whether a record counts: it passed, repeated bit for bit, and ran today's kernel."""
+    return (
+        check.passed
+        and check.repeated is Answer.PASSED
+        and check.engine in PROVING_ENGINES
+        and digests.get(check.request) == check.code_digest
+    )
+
+
+def _needs(
+    tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str], whole: int, engine: str
+) -> str | None:
+    remedy = f"nkc verify --tactic {tactic.name} --record"
+    if whole < len(digests):
+        stale = sum(check.code_digest != digests.get(check.request) for check in checks)
+        failed = sum(not check.passed for check in checks)
+        what = [f"{whole} of {len(digests)} proofs hold"]
+        what += [f"{stale} records are of another kernel"] if stale else []
+        what += [f"{failed} records failed"] if failed else []
+        return f"{', '.join(what)} ({remedy})"
+    if tactic.claim is Maturity.EXPERIMENT:
+        return f"its claim (nkc promote {tactic.name}); every proof holds on the {engine}"
+    return None

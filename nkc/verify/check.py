@@ -1,0 +1,118 @@
+"""Verifies one subject: every regime, every value of a bounded dim that is looked at, one row a regime."""
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+import msgspec
+
+from nkc.ir.contract import dim_min
+from nkc.verify.bounds import Failure
+from nkc.verify.engine import Answer, Engine, EngineName, Run
+from nkc.verify.regimes import Recipe, Regime
+from nkc.verify.subject import Judgement, Subject, dim_values, judge_of
+
+DEFAULT_SEED = 1
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one regime showed.
+
+    worst: largest error over its bound. bit_equal, repeated, replay, outside: checks and their answers. dims: the
+    values of bounded dims that were run. first: the first element that failed, with the output it is in.
+    """
+
+    regime: str
+    seed: int
+    recipe_version: int
+    dims: tuple[dict[str, int], ...]
+    passed: bool
+    worst: float
+    err_ratio: float
+    failures: int
+    bit_equal: Answer
+    repeats: int
+    repeated: Answer
+    replay: Answer
+    outside: Answer
+    hazards: tuple[str, ...]
+    notes: dict[str, str]
+    first: Failure | None = None
+    first_in: str | None = None
+
+
+def verify(subject: Subject, engine: Engine, regimes: Iterable[Regime], *, seed: int = DEFAULT_SEED) -> tuple[Row, ...]:
+    """Run and judge every regime. Raises ToolError where the kernel cannot be launched at all."""
+    return tuple(_row(subject, engine, Recipe(regime=regime, seed=seed)) for regime in regimes)
+
+
+def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
+    judge = judge_of(subject.contract.operation)
+    values = dim_values(subject.contract)
+    runs: list[tuple[Run, Judgement]] = []
+    for dims in values:
+        run = engine.run(subject, judge.tensors(subject.contract, recipe, dims), dims)
+        runs.append((run, judge.judge(subject.contract, recipe, dims, run.outputs, run.covered)))
+    verdicts = [(name, verdict) for _, judged in runs for name, verdict in judged.verdicts.items()]
+    equal = [judged.bit_equal for _, judged in runs if judged.bit_equal is not None]
+    bit_equal = Answer.NOT_PROMISED if not equal else Answer.PASSED if all(equal) else Answer.FAILED
+    checks = {
+        "repeated": _all(run.repeated for run, _ in runs),
+        "replay": _all(run.replay for run, _ in runs),
+        "outside": _all(run.outside for run, _ in runs),
+    }
+    hazards = tuple(dict.fromkeys(line for run, _ in runs for line in run.hazards))
+    judged_well = all(judged.passed for _, judged in runs)
+    failed = next(((name, verdict.first) for name, verdict in verdicts if verdict.first is not None), (None, None))
+    return Row(
+        regime=recipe.regime.value,
+        seed=recipe.seed,
+        recipe_version=recipe.version,
+        dims=values if values != ({},) else (),
+        passed=judged_well and not hazards and Answer.FAILED not in checks.values(),
+        worst=max(verdict.worst for _, verdict in verdicts),
+        err_ratio=max(verdict.err_ratio for _, verdict in verdicts),
+        failures=sum(verdict.failures for _, verdict in verdicts),
+        bit_equal=bit_equal,
+        repeats=max(run.repeats for run, _ in runs),
+        repeated=checks["repeated"],
+        replay=checks["replay"],
+        outside=checks["outside"],
+        hazards=hazards,
+        notes=reduce(lambda left, right: {**left, **right}, (dict(run.notes) for run, _ in runs), {}),
+        first=failed[1],
+        first_in=failed[0],
+    )
+
+
+def _all(answers: Iterable[Answer]) -> Answer:
+    """Return the answer of several runs: failed if one failed, passed if any passed, else what they all say."""
+    found = tuple(answers)
+    for answer in (Answer.FAILED, Answer.PASSED, Answer.NOT_RUN):
+        if answer in found:
+            return answer
+    return Answer.NOT_PROMISED
+
+
+def choose(subject: Subject, engines: Mapping[EngineName, Engine], wanted: EngineName | None) -> Engine:
+    """Return the engine to use: the wanted one, else device, then emulator, then interpreter.
+
+    Raises UsageError where the wanted one, or every one, cannot run the subject here.
+    """
+    from nkc.ir.errors import UsageError
+
+    names = tuple(EngineName) if wanted is None else (wanted,)
+    reasons = {}
+    for name in names:
+        why = engines[name].why_not(subject)
+        if why is None:
+            return engines[name]
+        reasons[name] = why
+    raise UsageError("; ".join(f"{name}: {why}" for name, why in reasons.items()))
+
+
+def takes_nothing(subject: Subject) -> bool:
+    """Return whether a bounded dim may be 0, where a launch does nothing and succeeds."""
+    return any(dim_min(dim) == 0 for dim in subject.contract.shape.values())
+
+
+__all__ = ["DEFAULT_SEED", "Row", "choose", "takes_nothing", "verify"]

@@ -1,0 +1,60 @@
+"""What an engine is: something that runs a built kernel on given memory and says what it left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nkc.tactics.evidence import Answer
+from nkc.verify.memory import Bits, Tensor
+from nkc.verify.subject import Subject
+
+
+class EngineName(StrEnum):
+    """The engines, strongest first. `interpreter` runs the algorithm, not the object, and proves nothing of it."""
+
+    DEVICE = "device"
+    EMULATOR = "emulator"
+    INTERPRETER = "interpreter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run left.
+
+    outputs: flat storage by argument. covered: which of its elements the run computed, by argument; absent where all
+    (large grids are sampled). repeated: runs compared bit for bit, and how that went. replay: graph capture
+    with replays equal to the eager run. outside: nothing changed outside the outputs (red zones, inputs). hazards:
+    a line for each fault the engine saw while running.
+    """
+
+    outputs: Mapping[str, Bits]
+    repeats: int
+    repeated: Answer
+    replay: Answer
+    outside: Answer
+    covered: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+    hazards: tuple[str, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """One way to run a kernel."""
+
+    name: EngineName
+    runs_object: bool
+
+    def why_not(self, subject: Subject) -> str | None:
+        """Return why this engine cannot run the subject here, or None where it can."""
+
+    def device(self) -> str:
+        """Return what the kernel runs on, as records name it."""
+
+    def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
+        """Run the kernel. Raises ToolError where it cannot be launched at all."""
+
+
+__all__ = ["Answer", "Engine", "EngineName", "Run"]

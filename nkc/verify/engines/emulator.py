@@ -1,0 +1,135 @@
+"""The emulator engine: the built gfx950 object, instruction by instruction, on the CPU.
+
+Values hold under the named MFMA model; hazards, memory safety and schedule independence do not depend on it. Nobody
+has run these kernels on the chip, and nothing this engine says may read as if somebody had.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from nkc.ir.contract import Access as ContractAccess
+from nkc.ir.contract import WorkspaceInit
+from nkc.ir.launch import ArgumentKind, Launch
+from nkc.verify.engine import Answer, EngineName, Run
+from nkc.verify.gfx950.emulate import EmulationReport, emulate, emulate_both_policies
+from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchSpec
+from nkc.verify.gfx950.mfma import MfmaModel
+from nkc.verify.memory import POISON, Bits, Tensor
+from nkc.verify.subject import Subject
+
+ISA = "gfx950"
+WHOLE_GRID = 512
+"""Workgroups up to which a grid runs whole; larger ones are sampled (unless the kernel has atomics)."""
+SAMPLE = 48
+SERIAL_WAVES = 1
+
+_ACCESS = {
+    ContractAccess.READ: Access.IN,
+    ContractAccess.WRITE: Access.OUT,
+    ContractAccess.READ_WRITE: Access.INOUT,
+}
+
+
+class EmulatorEngine:
+    """Runs gfx950 objects under one MFMA model."""
+
+    name = EngineName.EMULATOR
+    runs_object = True
+
+    def __init__(self, model: MfmaModel = MfmaModel.ONCE, *, jobs: int = 1) -> None:
+        self.model = model
+        self.jobs = jobs
+
+    def why_not(self, subject: Subject) -> str | None:
+        """Return why this engine cannot run the subject, or None."""
+        isa = subject.launch.target.isa
+        return None if isa == ISA else f"emulates {ISA} objects, not {isa}"
+
+    def device(self) -> str:
+        """Return what the kernel runs on."""
+        return f"emulator of {ISA}, MFMA model {self.model.value}"
+
+    def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
+        """Run with loads into LDS landing early and late, and once more a workgroup at a time; all must agree."""
+        launch = subject.launch
+        spec = launch_spec(launch, dims)
+        buffers: dict[str, Bits] = {tensor.name: tensor.storage for tensor in tensors}
+        if launch.workspace.bytes:
+            buffers["workspace"] = _workspace(launch)
+        chosen = self._chosen(launch)
+        settings = {"model": self.model, "workgroups": chosen, "jobs": self.jobs}
+        report = emulate_both_policies(subject.object, spec, buffers, **settings)
+        serial = emulate(
+            subject.object, spec, buffers, model=self.model, workgroups=chosen, batch_waves=SERIAL_WAVES, checked=False
+        )
+        written = [tensor for tensor in tensors if tensor.written]
+        same = all(
+            np.array_equal(_bytes(report.outputs[tensor.name]), _bytes(serial.outputs[tensor.name]))
+            for tensor in written
+        )
+        covered = {} if chosen is None else {tensor.name: _covered(report, tensor) for tensor in written}
+        return Run(
+            outputs={tensor.name: _bytes(report.outputs[tensor.name]).view(tensor.storage.dtype) for tensor in written},
+            repeats=3,
+            repeated=Answer.PASSED if same else Answer.FAILED,
+            replay=Answer.NOT_RUN if subject.contract.properties.graph_capture else Answer.NOT_PROMISED,
+            outside=Answer.PASSED if not report.hazards else Answer.FAILED,
+            covered=covered,
+            hazards=(*map(str, report.hazards), *(f"missing feature: {name}" for name in report.missing)),
+            notes={"model": self.model.value, "sampled": f"{report.sampled_fraction:.4g}"},
+        )
+
+    def _chosen(self, launch: Launch) -> tuple[int, ...] | None:
+        """Return the workgroups to run: all, or corners, edges and a seeded sample of a large grid."""
+        total = launch.grid[0] * launch.grid[1] * launch.grid[2]
+        if total <= WHOLE_GRID or launch.workspace.bytes:
+            return None
+        from nkc.verify.regimes.stream import Stream
+
+        drawn = Stream(total, "workgroups").integers((SAMPLE,), 0, total)
+        return tuple(sorted({0, 1, total // 2, total - 2, total - 1, *map(int, drawn)}))
+
+
+def launch_spec(launch: Launch, dims: Mapping[str, int]) -> LaunchSpec:
+    """Return the launch with the values of its scalar arguments."""
+    arguments = []
+    for argument in launch.arguments:
+        value = None
+        access = Access.IN
+        match argument.kind:
+            case ArgumentKind.IMPLICIT:
+                continue
+            case ArgumentKind.SCRATCH:
+                value = 0
+            case ArgumentKind.INT32:
+                assert argument.dim is not None
+                value = dims[argument.dim]
+            case ArgumentKind.POINTER:
+                assert argument.access is not None
+                access = _ACCESS[argument.access]
+        arguments.append(
+            LaunchArgument(name=argument.name, offset=argument.offset, size=argument.size, access=access, value=value)
+        )
+    return LaunchSpec(
+        symbol=launch.symbol,
+        arguments=tuple(arguments),
+        grid=launch.grid,
+        block=launch.block,
+        dynamic_lds_bytes=launch.lds.dynamic_bytes,
+    )
+
+
+def _workspace(launch: Launch) -> Bits:
+    fill = 0 if launch.workspace.init is WorkspaceInit.ZERO else POISON
+    return np.full(launch.workspace.bytes, fill, np.uint8)
+
+
+def _bytes(array: Bits) -> Bits:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _covered(report: EmulationReport, tensor: Tensor) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    """Return which elements of an output the sampled workgroups stored, whole elements only."""
+    mask = np.asarray(report.written[tensor.name], np.bool_).reshape(-1, tensor.storage.itemsize)
+    return np.asarray(mask.all(axis=1), np.bool_)

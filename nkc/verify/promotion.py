@@ -1,0 +1,99 @@
+"""The gates between a tactic and the word `verified`, and the one edit that a promotion makes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nkc.ir.contract import Maturity
+from nkc.tactics.catalogue import folder_of, tactics_of
+from nkc.tactics.evidence import PROVING_ENGINES, REGIMES, Answer, Book, Check, read_records
+from nkc.tactics.maturity import read_claims, write_claims
+from nkc.tactics.tactic import Tactic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One condition of a promotion. state: `met`, `missing`, `stale` or `failed`."""
+
+    name: str
+    state: str
+    what: str
+
+    @property
+    def met(self) -> bool:
+        """Whether the condition holds."""
+        return self.state == "met"
+
+
+def gates(tactic: Tactic, book: Book) -> tuple[Gate, ...]:
+    """Return every gate: the proofs are known, each is within bound in every regime, and what it promises held."""
+    digests = book.proof_digests(tactic) or {}
+    if not digests:
+        return (Gate(name="proof set", state="missing", what="the tactic has no proofs, or they cannot be rendered"),)
+    checks = [check for check in read_records(tactic.name).checks if check.engine in PROVING_ENGINES]
+    return (
+        Gate(name="proof set", state="met", what=f"{len(digests)} contracts"),
+        *(_regime(regime, digests, checks) for regime in REGIMES),
+        _answered("repeats", "bitwise", "repeated", digests, checks),
+        _replay(tactic, digests, checks),
+    )
+
+
+def _regime(regime: str, digests: Mapping[str, str], checks: list[Check]) -> Gate:
+    here = [check for check in checks if check.regime == regime]
+    fresh = [check for check in here if digests.get(check.request) == check.code_digest]
+    failed = [check for check in fresh if not check.passed]
+    whole = {check.request for check in fresh if check.passed}
+    if failed:
+        return Gate(name=f"regime {regime}", state="failed", what=f"{len(failed)} records failed")
+    if whole >= set(digests):
+        engines = sorted({check.engine for check in fresh})
+        worst = max(check.worst for check in fresh)
+        return Gate(
+            name=f"regime {regime}", state="met", what=f"{', '.join(engines)}; largest error {worst:.3g} of its bound"
+        )
+    stale = len(here) - len(fresh)
+    state = "stale" if stale else "missing"
+    return Gate(
+        name=f"regime {regime}", state=state, what=f"{len(whole)} of {len(digests)} proofs, {stale} stale records"
+    )
+
+
+def _answered(name: str, what: str, field: str, digests: Mapping[str, str], checks: list[Check]) -> Gate:
+    fresh = [check for check in checks if digests.get(check.request) == check.code_digest]
+    good = {check.request for check in fresh if getattr(check, field) is Answer.PASSED}
+    bad = [check for check in fresh if getattr(check, field) is Answer.FAILED]
+    state = "failed" if bad else "met" if good >= set(digests) else "missing"
+    return Gate(name=name, state=state, what=f"{what}, {len(good)} of {len(digests)} proofs")
+
+
+def _replay(tactic: Tactic, digests: Mapping[str, str], checks: list[Check]) -> Gate:
+    """Graph replay is a check of the device; an emulator reads `not run`, and does not block."""
+    if not tactic.guarantees.graph_capture:
+        return Gate(name="graph replay", state="met", what="not promised")
+    fresh = [check for check in checks if digests.get(check.request) == check.code_digest]
+    on_device = [check for check in fresh if check.engine == "device"]
+    if not on_device:
+        return Gate(name="graph replay", state="met", what="not run (no device)")
+    return _answered("graph replay", "equal to eager", "replay", digests, on_device)
+
+
+def promote(tactics: Iterable[Tactic]) -> tuple[str, ...]:
+    """Make tactics claim `verified` and return the names of those whose claim changed.
+
+    The caller has seen every gate met; a claim that is not borne out counts for nothing anyway.
+    """
+    changed = []
+    by_operation: dict[str, list[Tactic]] = {}
+    for tactic in tactics:
+        by_operation.setdefault(tactic.operation, []).append(tactic)
+    for operation, group in sorted(by_operation.items()):
+        folder = folder_of(operation)
+        assert folder is not None
+        claims = read_claims(folder)
+        for tactic in group:
+            if claims.get(tactic.name, Maturity.EXPERIMENT) is Maturity.EXPERIMENT:
+                claims[tactic.name] = Maturity.VERIFIED
+                changed.append(tactic.name)
+        write_claims(folder, claims)
+    tactics_of.cache_clear()
+    return tuple(sorted(changed))

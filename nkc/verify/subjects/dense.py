@@ -1,0 +1,147 @@
+"""dense: inputs by regime, and results held against the float64 value within the contract's derived bound."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nkc.ir import operations, targets
+from nkc.ir.contract import Accumulate, Contract, DType, Layout
+from nkc.ir.scales import leading_extent
+from nkc.verify import bounds
+from nkc.verify.memory import Bits, Tensor, dense_tensor, m_major_tensor, output_tensor
+from nkc.verify.numbers import bf16
+from nkc.verify.oracles import dense, epilogues
+from nkc.verify.oracles.dense import Chain, Operands
+from nkc.verify.oracles.matrix_unit import FP32_FMA, HOPPER_FP8, MatrixUnit, from_facts
+from nkc.verify.regimes import DenseInputs, Recipe, Regime, dense_bf16_inputs, dense_inputs
+from nkc.verify.subject import Judgement, sizes
+
+F64 = NDArray[np.float64]
+FP32_OVERFLOW = 2.0**128
+
+
+def tensors(contract: Contract, recipe: Recipe, dims: Mapping[str, int]) -> tuple[Tensor, ...]:
+    """Return a, b, their scales, the bias and the poisoned output."""
+    m, n = (sizes(contract, dims)[name] for name in "mn")
+    inputs = _inputs(contract, recipe, m)
+    made = [dense_tensor("a", contract.dtypes["a"], inputs.a), dense_tensor("b", contract.dtypes["b"], inputs.b)]
+    if inputs.scale_a is not None and inputs.scale_b is not None:
+        made.append(_activation_scales(contract, inputs.scale_a, dims))
+        made.append(dense_tensor("b_scales", DType.FP32, inputs.scale_b))
+    if contract.epilogue.dtype is not None:
+        bias = bf16.encode(inputs.bias) if contract.epilogue.dtype is DType.BF16 else inputs.bias
+        made.append(dense_tensor("bias", contract.epilogue.dtype, bias))
+    return (*made, output_tensor("out", contract.dtypes["out"], (m, n)))
+
+
+def judge(
+    contract: Contract,
+    recipe: Recipe,
+    dims: Mapping[str, int],
+    outputs: Mapping[str, Bits],
+    covered: Mapping[str, NDArray[np.bool_]],
+) -> Judgement:
+    """Judge the output: within the bound everywhere; bit-equal where the data is exact."""
+    size = sizes(contract, dims)
+    shape = size["m"], size["n"]
+    bits = outputs["out"].reshape(shape)
+    value, bound = _expected(contract, recipe, size["m"])
+    stored_bf16 = contract.dtypes["out"] is DType.BF16
+    got = bf16.decode(bits.astype(np.uint16)) if stored_bf16 else bits.astype(np.float32)
+    kept = covered["out"].reshape(shape) if "out" in covered else np.ones(shape, np.bool_)
+    verdict = bounds.judge(
+        np.where(kept, got, value),
+        value,
+        bound,
+        overflow=bounds.BF16_OVERFLOW if stored_bf16 else FP32_OVERFLOW,
+        err_ratio_limit=bounds.BF16_STORE_RATIO if stored_bf16 else None,
+    )
+    return Judgement(verdicts={"out": verdict}, bit_equal=_bit_equal(contract, recipe, size["m"], bits, kept))
+
+
+def unit_of(contract: Contract) -> MatrixUnit:
+    """Return the matrix unit that the contract's rule allows on its target, by the target's facts."""
+    facts = targets.get(contract.target.arch).facts
+    accumulate = contract.numerics["accumulate"]
+    if accumulate is Accumulate.FP32_SEQUENTIAL:
+        return FP32_FMA
+    if accumulate is Accumulate.TENSOR_CORE_FP8:
+        assert facts["matrix_fp8_kept_bits"].value == HOPPER_FP8.addend_fraction_bits, "one measured unit"
+        return HOPPER_FP8
+    # On a chip whose fp8 unit keeps fewer bits, this rule is served through f16.
+    native = facts["matrix_fp8_kept_bits"].value
+    kind = "bf16" if not contract.scales else "fp8" if isinstance(native, int) and native >= 23 else "f16"
+    kept, truncates = (facts[f"matrix_{kind}_{name}"].value for name in ("kept_bits", "truncates"))
+    assert isinstance(kept, int)
+    return from_facts(kept_bits=kept, truncates=bool(truncates))
+
+
+def chains_of(contract: Contract, operands: Operands) -> tuple[Chain, ...]:
+    """Return the chains of the sealed schedule: piece p of s takes the steps from floor(p steps / s) on."""
+    assert contract.schedule is not None
+    assert contract.schedule.tile is not None
+    split, width = contract.schedule.split_k or 1, contract.schedule.tile[2]
+    steps = operands.k // width
+    edges = [piece * steps // split * width for piece in range(split + 1)]
+    if not operands.scaled:
+        return tuple(((low, high),) for low, high in zip(edges, edges[1:], strict=False) if high > low)
+    blocks = tuple(operands.blocks())
+    cut = (tuple(b for b in blocks if low <= b[0] < high) for low, high in zip(edges, edges[1:], strict=False))
+    return tuple(chain for chain in cut if chain)
+
+
+def _inputs(contract: Contract, recipe: Recipe, m: int) -> DenseInputs:
+    n, k = contract.exact("n"), contract.exact("k")
+    if not contract.scales:
+        return dense_bf16_inputs(recipe, m, n, k)
+    block_n, block_k = contract.scales["b"].block
+    return dense_inputs(recipe, m, n, k, block_n=block_n, block_k=block_k)
+
+
+def _operands(contract: Contract, recipe: Recipe, m: int) -> tuple[Operands, NDArray[np.float32]]:
+    inputs = _inputs(contract, recipe, m)
+    if not contract.scales:
+        return inputs.operands(), inputs.bias
+    block_n, block_k = contract.scales["b"].block
+    return inputs.operands(block_n, block_k), inputs.bias
+
+
+def _activation_scales(contract: Contract, scales: NDArray[np.float32], dims: Mapping[str, int]) -> Tensor:
+    if contract.scales["a"].layout is Layout.ROW_MAJOR:
+        return dense_tensor("a_scales", DType.FP32, scales)
+    operand = operations.get("dense").operand("a")
+    return m_major_tensor("a_scales", DType.FP32, scales, leading_extent(contract, operand, "m").of(dict(dims)))
+
+
+@lru_cache(maxsize=8)
+def _expected(contract: Contract, recipe: Recipe, m: int) -> tuple[F64, F64]:
+    """Return the float64 value and the bound of every element."""
+    operands, bias = _operands(contract, recipe, m)
+    value = dense.value(operands)
+    bound = bounds.dense_error(operands, unit_of(contract), chains_of(contract, operands))
+    match contract.epilogue.kind:
+        case "identity":
+            pass
+        case "bias":
+            value = epilogues.bias(value, bias)
+            bound = bounds.bias_error(value, bound)
+        case kind:
+            raise NotImplementedError(f"no judgement for epilogue {kind}")
+    if contract.dtypes["out"] is DType.BF16:
+        bound = bounds.bf16_store_error(value, bound)
+    return value, bound
+
+
+def _bit_equal(contract: Contract, recipe: Recipe, m: int, bits: Bits, kept: NDArray[np.bool_]) -> bool | None:
+    """Return whether the bits agree where every one of them is promised; None where none is."""
+    if recipe.regime is not Regime.EXACT:
+        return None
+    operands, bias = _operands(contract, recipe, m)
+    result = dense.value(operands).astype(np.float32)  # every partial sum is representable, so this is the accumulator
+    if contract.epilogue.kind == "bias":
+        result = result + bias.astype(np.float32)  # one fp32 addition, before the one store
+    if contract.dtypes["out"] is DType.BF16:
+        return bool(np.array_equal(bits.astype(np.uint16)[kept], bf16.encode(result)[kept]))
+    return bool(np.array_equal(bits.astype(np.float32)[kept], result[kept]))
