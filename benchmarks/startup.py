@@ -1,0 +1,86 @@
+"""What a command costs that compiles nothing: the least time of several warm runs in fresh processes, and the memory.
+
+Time is wall time from fork to exit. Memory is the process's own high-water mark (`VmHWM`), read as it exits: what wait4
+reports would be the larger of it and of this process. Exits 1 where a budget is exceeded.
+"""
+
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+CONTRACT = str(Path(__file__).parents[1] / "examples" / "qwen3.6-35b.o_proj.m1.gfx950.json")
+RUNS = 10
+MEMORY_MIB = 60
+
+_ENTRY = """
+import atexit, sys
+def peak():
+    line = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))
+    sys.stderr.write(line.split()[1])
+atexit.register(peak)
+from nkc.cli import main
+main()
+"""
+
+
+class Budget(NamedTuple):
+    """What one command may cost."""
+
+    arguments: tuple[str, ...]
+    seconds: float
+
+
+BUDGETS = (
+    Budget(("--help",), 0.15),
+    Budget(("id", CONTRACT), 0.15),
+    Budget(("check", CONTRACT), 0.15),
+    Budget(("explain", CONTRACT, "--format", "json"), 0.15),
+    Budget(("explain", CONTRACT), 0.20),
+)
+
+
+class Cost(NamedTuple):
+    """The least time in seconds, and the most memory in MiB."""
+
+    seconds: float
+    memory_mib: float
+
+
+def once(arguments: Sequence[str]) -> Cost:
+    """Run nkc in a fresh process. Raises RuntimeError where it fails."""
+    begun = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", _ENTRY, *arguments], capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - begun
+    if done.returncode or not done.stderr.isdigit():
+        raise RuntimeError(f"nkc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
+    return Cost(seconds, int(done.stderr) / 1024)
+
+
+def measure(arguments: Sequence[str], *, runs: int = RUNS) -> Cost:
+    """Return the cost over warm runs; one more goes before them to warm up."""
+    once(arguments)
+    costs = [once(arguments) for _ in range(runs)]
+    return Cost(min(cost.seconds for cost in costs), max(cost.memory_mib for cost in costs))
+
+
+def main() -> int:
+    """Print every command against its budget."""
+    print(f"Python {platform.python_version()} on {platform.machine()}, least of {RUNS} warm runs")
+    over = False
+    for budget in BUDGETS:
+        cost = measure(budget.arguments)
+        over |= cost.seconds > budget.seconds or cost.memory_mib > MEMORY_MIB
+        words = " ".join(Path(word).name if word == CONTRACT else word for word in budget.arguments)
+        print(
+            f"{cost.seconds * 1000:6.1f} ms of {budget.seconds * 1000:.0f}   "
+            f"{cost.memory_mib:5.1f} MiB of {MEMORY_MIB}   nkc {words}"
+        )
+    return int(over)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Every dense tactic of both targets compiles for N = 576, K = 7168 without a spill, all of them within a minute."""
+
+import time
+
+import pytest
+
+from nkc.emit.build import build
+from nkc.emit.toolchains.triton import TritonToolchain
+from nkc.ir.contract import Contract
+from nkc.tactics import Policy, select
+from nkc.tactics.catalogue import tactics_of
+from tests.fixtures.contracts import bf16, contract
+
+pytestmark = pytest.mark.toolchain
+
+SECONDS = 60.0
+SPENT: list[float] = []
+TACTICS = tuple(tactic for tactic in tactics_of("dense") if tactic.target in ("gfx950", "sm_90"))
+
+
+@pytest.fixture(scope="module")
+def toolchain():
+    """One worker for all of them, as in a build of many contracts."""
+    with TritonToolchain() as worker:
+        yield worker
+
+
+def admitted(tactic) -> Contract:
+    """Return a contract of the shape that the tactic admits: the first of a few rows, dtypes and rules."""
+    for m in (16, 64, 2048):
+        for accumulate in ("matrix_unit_fp32", "tensor_core_fp8"):
+            for combine in ("ascending", "fixed_order"):
+                edits = {
+                    "$.target.arch": tactic.target,
+                    "$.shape": {"m": m, "n": 576, "k": 7168},
+                    "$.numerics": {"accumulate": accumulate, "combine": combine},
+                }
+                for chosen in (contract(edits), contract(bf16(edits))):
+                    policy = Policy(allow_experimental=True, only_tactic=tactic.name)
+                    if select(chosen, policy).selected is not None:
+                        return chosen
+    pytest.fail(f"{tactic.name} admits none of the contracts here")
+
+
+@pytest.mark.parametrize("tactic", TACTICS, ids=lambda tactic: tactic.name)
+def test_it_compiles_without_a_spill(tactic, toolchain) -> None:
+    chosen = admitted(tactic)
+    selection = select(chosen, Policy(allow_experimental=True, only_tactic=tactic.name))
+    begun = time.perf_counter()
+    artifact = build(selection.lower(selection.selected), toolchain)
+    SPENT.append(time.perf_counter() - begun)
+    resources = artifact.built.resources
+    assert resources.scratch_bytes == 0
+    assert not resources.spilled_registers
+    assert resources.matrix
+    assert artifact.contract.lds is not None
+
+
+def test_all_of_them_take_less_than_a_minute() -> None:
+    if len(SPENT) < len(TACTICS):
+        pytest.skip("not all of them were compiled in this process")
+    assert sum(SPENT) < SECONDS
