@@ -6,7 +6,6 @@ end is not near. Another chip is another contract, so candidates of other target
 are no part of a contract: what they still say is carried along.
 """
 
-import copy
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeAlias
@@ -146,9 +145,9 @@ def _needed(start: Document, edits: dict[str, object], tactic: Tactic) -> dict[s
 
 
 def _apply(start: Document, edits: Mapping[str, object]) -> Contract:
-    document = copy.deepcopy(start)
+    document = start
     for path, value in edits.items():
-        _put(document, path, value)
+        document = _put(document, _steps(path), value)
     return parse_document(document, "the edited contract")
 
 
@@ -157,8 +156,7 @@ def _without_defaults(contract: Contract) -> Document:
     document = contract_document(contract, notes=True)
     document["alignment"] = {name: size for name, size in contract.alignment.items() if size != DEFAULT_ALIGNMENT}
     for name in contract.scales:
-        shorter = copy.deepcopy(document)
-        _put(shorter, f"$.scales.{name}.leading_dim", None)
+        shorter = _put(document, ["scales", name, "leading_dim"], None)
         if parse_document(shorter) == contract:
             document = shorter
     return document
@@ -179,17 +177,17 @@ def _get(document: Document, path: str) -> object:
     return value
 
 
-def _put(document: Document, path: str, value: object) -> None:
-    *sections, last = _steps(path)
-    place = document
-    for step in sections:
-        inner = place.setdefault(step, {})
-        assert isinstance(inner, dict), path
-        place = inner
+def _put(document: Document, steps: list[str], value: object) -> Document:
+    """Return a document with one value exchanged, copied along the way to it; None takes it out."""
+    name, *deeper = steps
+    if deeper:
+        inner = document.get(name, {})
+        assert isinstance(inner, dict), steps
+        value = _put(inner, deeper, value)
+    changed = {**document, name: value}
     if value is None:
-        place.pop(last, None)
-    else:
-        place[last] = value
+        del changed[name]
+    return changed
 
 
 def _written(nearest: Nearest) -> object:
