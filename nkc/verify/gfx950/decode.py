@@ -205,15 +205,15 @@ def _decode(code: bytes, pc: int, name: str) -> Instruction:
     if len(code) < pc + size:
         raise DecodeError("the instruction is cut off at the end of .text")
     fields = _extract(raw, layout)
+    if name == "VOP3PX2":
+        second = raw >> 87 & 0x1FF
+        if second != 0b110100111 or any(fields[key] for key in ("zero0", "zero1", "zero2")):
+            raise DecodeError("v_mfma_ld_scale_b32 is not followed by a scaled MFMA")
     table = {"MFMA": "VOP3P"}.get(name, name)
     opcode = isa.opcodes()[table].get(fields["op"])
     if opcode is None:
         raise DecodeError(f"unknown opcode {fields['op']}")
     mnemonic, widths = opcode
-    if name == "VOP3PX2":
-        second = raw >> 87 & 0x1FF
-        if second != 0b110100111 or any(fields[key] for key in ("zero0", "zero1", "zero2")):
-            raise DecodeError("v_mfma_ld_scale_b32 is not followed by a scaled MFMA")
     if stray := raw & _uncovered(name):
         raise DecodeError(f"{mnemonic}: reserved bits {stray:#x} are set")
     extra: dict[str, int] = {}
