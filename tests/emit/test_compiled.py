@@ -66,6 +66,13 @@ def test_a_production_shape_builds_without_a_spill(toolchain: TritonToolchain, t
     assert "/tmp/" not in texts
 
 
+@pytest.mark.parametrize("tactic", TACTICS, ids=[tactic.name for tactic in TACTICS])
+def test_short_loops_build_without_a_spill_too(toolchain: TritonToolchain, tactic: Tactic) -> None:
+    """Compilers unroll short loops whole; registers then run out at some K that no production shape has."""
+    for contract in tactic.proofs(tactic)[1:3]:
+        assert compiled(toolchain, tactic, contract)[1] == []
+
+
 def matrix(resources: Resources) -> Counter[str]:
     return Counter({use.mnemonic: use.count for use in resources.matrix})
 

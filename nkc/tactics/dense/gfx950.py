@@ -15,6 +15,10 @@ from nkc.tactics.dense.requirements import bf16, fp8_block_scaled
 from nkc.tactics.predicate import OffsetUnit
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
 
+WHOLE_LOOPS_BELOW_K = 1024
+"""LLVM unrolls a shorter K loop whole. Tiles that fill the registers then spill: 60 to 300 registers at K from 512 to
+768 for 256x128 and 128x256, none from 896 on (compiled with Triton 3.9)."""
+
 
 class Row(NamedTuple):
     """One tile. waves_per_eu 0 leaves the register budget to the compiler; 1 allows one wave a SIMD all of it."""
@@ -27,6 +31,7 @@ class Row(NamedTuple):
     max_m: int | None
     note: str
     split_k: int = 1
+    min_k: int | None = None
 
 
 FP8_ROWS = (
@@ -41,8 +46,8 @@ FP8_ROWS = (
     Row(60, (64, 128, 128), 4, 2, 1, 256, "for wide N; the whole register budget keeps promotion unpacked"),
     Row(70, (128, 128, 128), 4, 3, 0, 256, "deep pipeline for grids of one wave"),
     Row(80, (128, 128, 128), 4, 2, 1, None, "two workgroups a compute unit hide promotion"),
-    Row(90, (256, 128, 128), 8, 3, 0, None, "fewest bytes a result where latency is long"),
-    Row(100, (128, 256, 128), 8, 3, 0, None, "the same, along N"),
+    Row(90, (256, 128, 128), 8, 3, 0, None, "fewest bytes a result where latency is long", min_k=WHOLE_LOOPS_BELOW_K),
+    Row(100, (128, 256, 128), 8, 3, 0, None, "the same, along N", min_k=WHOLE_LOOPS_BELOW_K),
 )
 
 BF16_ROWS = (
@@ -100,6 +105,7 @@ def _fp8(row: Row) -> Tactic:
             accumulate=Accumulate.MATRIX_UNIT_FP32,
             offsets=OffsetUnit.BYTES,
             split_k=row.split_k,
+            min_k=row.min_k,
         ),
         guarantees=_guarantees(row),
         schedule=schedule(row.tile, waves=row.waves, stages=row.stages, split_k=row.split_k),

@@ -15,6 +15,7 @@ from nkc.ir.contract import (
     TargetRef,
 )
 from nkc.ir.frozen import FrozenMap
+from nkc.tactics.predicate import AtLeast
 from nkc.tactics.tactic import Tactic
 
 IDENTITY = Epilogue(kind="identity")
@@ -37,7 +38,10 @@ def _proofs(tactic: Tactic, operand: DType) -> tuple[Contract, ...]:
     assert tactic.schedule.tile is not None
     tile_m, tile_n, tile_k = tactic.schedule.tile
     n = max(tile_n, 128)
-    least_k = tile_k * (tactic.schedule.split_k or 1)
+    least_k = max(
+        (rule.limit for rule in tactic.requires if isinstance(rule, AtLeast) and rule.field == "$.shape.k"),
+        default=tile_k,
+    )
     bias = Epilogue(kind="bias", dtype=DType.BF16)
     return (
         _contract(tactic, operand, m=tile_m, n=n, k=least_k, out=DType.BF16),

@@ -33,8 +33,12 @@ def fp8_block_scaled(
     accumulate: Accumulate,
     offsets: OffsetUnit,
     split_k: int = 1,
+    min_k: int | None = None,
 ) -> tuple[Predicate, ...]:
-    """Return what a contract must say for a block-scaled kernel; max_m None serves any number of rows."""
+    """Return what a contract must say for a block-scaled kernel; max_m and min_k None serve any number."""
+    long: tuple[Predicate, ...] = ()
+    if min_k is not None:
+        long = (AtLeast("$.shape.k", min_k, why="a shorter loop is unrolled whole and spills"),)
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
@@ -43,6 +47,7 @@ def fp8_block_scaled(
         one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
         equals("$.scales.b.layout", Layout.ROW_MAJOR),
         multiple_of("$.shape.k", tile[2], why="one step covers whole scale blocks along k"),
+        *long,
         *_dense(tile, max_m, lds_bytes, accumulate, offsets, split_k),
         ScaleOffsetsFitInt32("a", offsets),
         *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS),
