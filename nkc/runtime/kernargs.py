@@ -40,6 +40,7 @@ _IMPLICIT: dict[str, Callable[[Launch], int]] = {
     "hidden_shared_base": lambda _: 0,
     "hidden_none": lambda _: 0,
 }
+_MAX_THREADS = 1024
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
@@ -59,7 +60,7 @@ class KernargPlan:
 
 def plan(launch: Launch) -> KernargPlan:
     """Return the plan of a launch record. Errors: BundleError where its layout is not one a launcher can fill."""
-    _check_layout(launch)
+    check(launch)
     static = bytearray(launch.kernarg_bytes)
     for argument in launch.arguments:
         if not _is_dynamic(argument):
@@ -80,6 +81,12 @@ def plan(launch: Launch) -> KernargPlan:
     return KernargPlan(static=bytes(static), begin=begin, format=layout, values=tuple(values))
 
 
+def check(launch: Launch) -> None:
+    """Hold a record against itself, before its object reaches a driver. Errors: BundleError."""
+    _check_block(launch)
+    _check_layout(launch)
+
+
 def fixed_value(launch: Launch, argument: LaunchArgument) -> int:
     """Return the value of an argument that no caller decides: null scratch pointers and implicit arguments."""
     if argument.kind is not ArgumentKind.IMPLICIT:
@@ -95,6 +102,15 @@ def _is_dynamic(argument: LaunchArgument) -> bool:
 
 def _value_name(argument: LaunchArgument) -> str:
     return argument.name if argument.dim is None else argument.dim
+
+
+def _check_block(launch: Launch) -> None:
+    """Hold the block against the target's wave: whole waves, and no more threads than any target runs."""
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    if threads > _MAX_THREADS:
+        raise BundleError(f"{launch.id}: a block of {threads} threads, more than the {_MAX_THREADS} of any target")
+    if threads % launch.target.wave or min(*launch.block, *launch.grid) < 1:
+        raise BundleError(f"{launch.id}: a block of {threads} threads, not whole waves of {launch.target.wave}")
 
 
 def _check_layout(launch: Launch) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from nkc.ir.errors import did_you_mean
 from nkc.runtime import bundle as bundles
+from nkc.runtime import kernargs
 from nkc.runtime.bundle import Bundle
 from nkc.runtime.driver import Driver
 from nkc.runtime.errors import BundleError, DriverError
@@ -28,6 +29,7 @@ class Library:
             for entry, record in bundle.entries():
                 if not runs_on(record.target.arch, driver.isa):
                     continue
+                kernargs.check(record)
                 module = driver.load(bundle.image(entry))
                 self._modules.append(module)
                 function = driver.symbol(module, record.symbol)

@@ -52,8 +52,8 @@ print(kernel.id, 'launched')
 
 
 def test_import_is_quick() -> None:
-    """Under 0.15 s without torch; the best of five, for other work on the machine is no fault of ours."""
-    program = "import time; t = time.perf_counter(); import nkc.runtime; print(time.perf_counter() - t)"
+    """Under 0.15 s without torch: the processor's time and the best of five, for other work is no fault of ours."""
+    program = "import time; t = time.process_time(); import nkc.runtime; print(time.process_time() - t)"
     times = [
         float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
         for _ in range(5)

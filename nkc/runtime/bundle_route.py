@@ -1,0 +1,109 @@
+"""The route that a loaded bundle is: of its kernels for an operation, the first whose guards and meaning fit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nkc.runtime import guards as guard_rules
+from nkc.runtime import semantics
+from nkc.runtime.dispatch import REGISTRY
+from nkc.runtime.launch import Kernel
+from nkc.runtime.load import Library
+from nkc.runtime.ranks import Ranks, compare_plans
+from nkc.runtime.route import YES, Answer, Call, Registry
+from nkc.runtime.tensor import view
+
+ROUTE = "nkc"
+PRIORITY = 100
+
+
+class BundleRoute:
+    """The kernels of one operation in one library."""
+
+    default_enable = True
+    rank_invariant = False  # guards look at addresses and at M, which are each rank's own
+
+    def __init__(self, library: Library, operation: str, *, name: str = ROUTE, priority: int = PRIORITY) -> None:
+        self.name = name
+        self.priority = priority
+        self.library = library
+        self.operation = operation
+        self._kernels = library.of(operation)
+        self._meaning = {
+            entry.id: semantics.read(entry.contract, library.bundle.files[entry.contract])
+            for entry, _ in library.bundle.entries()
+            if entry.contract is not None
+        }
+        self._fits: dict[tuple[Any, ...], Kernel] = {}
+
+    def is_available(self) -> Answer:
+        """Return whether the library is loaded."""
+        return YES if len(self.library) else (False, f"{self.library.bundle.name} was closed")
+
+    def verify(self, call: Call) -> Answer:
+        """Return whether a kernel fits, or what keeps the closest one from it."""
+        reasons = self.reasons(call)
+        fitting = next((kernel for kernel in self._kernels if not reasons[kernel.id]), None)
+        if fitting is not None:
+            self._fits[call.key] = fitting
+            return YES
+        closest = min(self._kernels, key=lambda kernel: len(reasons[kernel.id]))
+        others = f" (closest of {len(reasons)} kernels)" if len(reasons) > 1 else ""
+        return False, f"{closest.id}: {'; '.join(reasons[closest.id])}{others}"
+
+    def reasons(self, call: Call) -> Mapping[str, tuple[str, ...]]:
+        """Return, per kernel id, everything that keeps it from this call; nothing where it fits."""
+        given = {**call.tensors, **call.outputs}
+        return {kernel.id: tuple(self._reasons(kernel, call, given)) for kernel in self._kernels}
+
+    def run(self, call: Call) -> Any:
+        """Launch the kernel that fits on torch's current stream. Errors: ContractViolation."""
+        kernel = self._fits.get(call.key)
+        if kernel is None:
+            accepted, reason = self.verify(call)
+            assert accepted, reason
+            kernel = self._fits[call.key]
+        given = {**call.tensors, **call.outputs}
+        kernel.launch(*[given[name] for name in kernel.arguments])
+        return call.result(call.outputs)
+
+    def _reasons(self, kernel: Kernel, call: Call, given: Mapping[str, Any]) -> list[str]:
+        found = semantics.mismatches(self._meaning[kernel.id], call.wanted)
+        found += [f"the kernel needs `{name}`" for name in kernel.arguments if name not in given]
+        found += [f"the kernel does not take `{name}`" for name in given if name not in kernel.arguments]
+        if not kernel.record.graph_capture and _capturing():
+            found.append("a graph is being captured, and the kernel does not promise that it may be")
+        if any(name not in given for name in kernel.arguments):
+            return found
+        views = {name: view(kernel.id, name, given[name]) for name in kernel.arguments}
+        _, violations = guard_rules.check(kernel.guards, views, self.library.driver.device)
+        return found + [str(violation) for violation in violations]
+
+
+def use(
+    library: Library,
+    *,
+    name: str = ROUTE,
+    priority: int = PRIORITY,
+    ranks: Ranks | None = None,
+    registry: Registry = REGISTRY,
+) -> tuple[BundleRoute, ...]:
+    """Make a library's kernels a route of every operation that it has, and return the routes.
+
+    ranks: compare the bundle's plan over these first, before anything can be launched, and decide with them.
+    Errors: UsageError where the operation has a route of this name; RankError where ranks differ.
+    """
+    if ranks is not None:
+        compare_plans(ranks, library.bundle.plan_digest())
+        registry.ranks = ranks
+    operations = sorted({kernel.record.operation for kernel in library})
+    routes = tuple(BundleRoute(library, operation, name=name, priority=priority) for operation in operations)
+    for route in routes:
+        registry.add(route.operation, route)
+    return routes
+
+
+def _capturing() -> bool:
+    import sys
+
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_available() and bool(torch.cuda.is_current_stream_capturing())

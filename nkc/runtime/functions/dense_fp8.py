@@ -1,0 +1,140 @@
+"""dense_fp8: out = epilogue(a b^T) with block scales, one rounding store."""
+
+from typing import Any
+
+import torch
+
+from nkc.ir.errors import UsageError
+from nkc.runtime.dispatch import dispatch
+from nkc.runtime.functions.arguments import choice, matrix, refuse_gradients, shaped, signature
+from nkc.runtime.route import Call
+
+BLOCK = 128
+_FP8 = torch.float8_e4m3fn
+# Strictest first; a kernel that guarantees one of these serves a call that asks for it or for a later one.
+_ACCUMULATE = ("fp32_sequential", "matrix_unit_fp32", "tensor_core_fp8")
+_COMBINE = ("ascending", "fixed_order")
+_EPILOGUES = ("identity", "bias", "silu", "gelu_tanh", "gelu_erf")
+
+
+def resolve(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    a_scales: torch.Tensor,
+    b_scales: torch.Tensor,
+    *,
+    bias: torch.Tensor | None = None,
+    epilogue: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    accumulate: str | None = None,
+    combine: str | None = None,
+) -> Call:
+    """Return the call with its defaults, checked. Errors: UsageError, which is the same on every route."""
+    refuse_gradients("dense_fp8", a=a, b=b, a_scales=a_scales, b_scales=b_scales, bias=bias)
+    epilogue = ("identity" if bias is None else "bias") if epilogue is None else epilogue
+    choice("dense_fp8", "epilogue", epilogue, _EPILOGUES)
+    accumulate = choice("dense_fp8", "accumulate", accumulate or _ACCUMULATE[-1], _ACCUMULATE)
+    combine = choice("dense_fp8", "combine", combine or _COMBINE[-1], _COMBINE)
+    dtype = torch.bfloat16 if out_dtype is None else out_dtype
+    m, k = matrix("dense_fp8", "a", a, _FP8)
+    n, _ = matrix("dense_fp8", "b", b, _FP8)
+    shaped("dense_fp8", "b", b, (n, k), _FP8)
+    if k % BLOCK:
+        raise UsageError(f"dense_fp8: k {k} is not a multiple of the scale block of {BLOCK} (pad k)")
+    shaped("dense_fp8", "a_scales", a_scales, (m, k // BLOCK), torch.float32)
+    shaped("dense_fp8", "b_scales", b_scales, (-(-n // BLOCK), k // BLOCK), torch.float32)
+    if dtype not in (torch.bfloat16, torch.float32):
+        raise UsageError(f"dense_fp8: out_dtype {dtype} is not torch.bfloat16 or torch.float32")
+    if (bias is not None) != (epilogue == "bias"):
+        raise UsageError("dense_fp8: a bias is given exactly where the epilogue is `bias`")
+    tensors = {"a": a, "b": b, "a_scales": a_scales, "b_scales": b_scales}
+    meaning: dict[str, tuple[Any, ...]] = {"epilogue.kind": (epilogue,)}
+    if bias is not None:
+        shaped("dense_fp8", "bias", bias, (n,), torch.bfloat16, torch.float32)
+        tensors["bias"] = bias
+        meaning["epilogue.dtype"] = ("bf16" if bias.dtype is torch.bfloat16 else "fp32",)
+    meaning["numerics.accumulate"] = _ACCUMULATE[: _ACCUMULATE.index(accumulate) + 1]
+    meaning["numerics.combine"] = _COMBINE[: _COMBINE.index(combine) + 1]
+    meaning["numerics.round"] = ("rne_once",)
+    meaning["numerics.nan"] = ("propagate",)
+    return Call(
+        operation="dense",
+        tensors=tensors,
+        wanted=meaning,
+        allocate=lambda: {"out": torch.empty((m, n), dtype=dtype, device=a.device)},
+        result=lambda outputs: outputs["out"],
+        key=signature(tensors, epilogue, dtype, accumulate, combine),
+    )
+
+
+@dispatch("dense", resolve=resolve)
+def dense_fp8(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    a_scales: torch.Tensor,
+    b_scales: torch.Tensor,
+    *,
+    bias: torch.Tensor | None = None,
+    epilogue: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    accumulate: str | None = None,
+    combine: str | None = None,
+) -> torch.Tensor:
+    """Return epilogue(a b^T) of shape [m, n].
+
+    a [m, k] and b [n, k] are float8_e4m3fn; a_scales [m, k/128] and b_scales [ceil(n/128), k/128] fp32, in whatever
+    layout a kernel was built for. epilogue: identity, or bias where one is given. out_dtype: bf16.
+    accumulate, combine: the loosest rule that is good enough, by default any that the bundle's contracts licensed.
+    Errors: UsageError for arguments that no route may serve.
+    """
+    call = resolve(
+        a,
+        b,
+        a_scales,
+        b_scales,
+        bias=bias,
+        epilogue=epilogue,
+        out_dtype=out_dtype,
+        accumulate=accumulate,
+        combine=combine,
+    )
+    out = call.outputs["out"]
+    (kind,) = call.wanted["epilogue.kind"]
+    accumulator = torch.zeros(out.shape, dtype=torch.float32, device=out.device)
+    columns = torch.arange(out.shape[1], device=out.device) // BLOCK
+    with _ieee_products():
+        for block in range(a.shape[1] // BLOCK):
+            span = slice(block * BLOCK, (block + 1) * BLOCK)
+            products = a[:, span].float() @ b[:, span].float().t()
+            scale = a_scales[:, block, None] * b_scales[columns, block][None, :]
+            accumulator = torch.addcmul(accumulator, products, scale)
+    out.copy_(_epilogue(accumulator, kind, bias))
+    return out
+
+
+def _epilogue(accumulator: torch.Tensor, kind: str, bias: torch.Tensor | None) -> torch.Tensor:
+    match kind:
+        case "bias":
+            assert bias is not None
+            return accumulator + bias.float()
+        case "silu":
+            return accumulator / (1.0 + torch.exp(-accumulator))
+        case "gelu_tanh":
+            return torch.nn.functional.gelu(accumulator, approximate="tanh")
+        case "gelu_erf":
+            # relu(x) - |x| erfc(|x| / sqrt 2) / 2: the form with 1 + erf loses every digit below x = -5.
+            size = accumulator.abs()
+            return torch.relu(accumulator) - 0.5 * size * torch.special.erfc(size / 2**0.5)
+        case _:
+            return accumulator
+
+
+class _ieee_products:  # noqa: N801 - read as a statement
+    """fp32 products in fp32, whatever the process allows elsewhere: TF32 keeps 10 bits."""
+
+    def __enter__(self) -> None:
+        self._allowed = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+    def __exit__(self, *_: object) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = self._allowed
