@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nkc.verify.gfx950.code_object import CodeObject, read_code_object
 from nkc.verify.gfx950.engine import Engine
 from nkc.verify.gfx950.hazards import Hazard, HazardKind, HazardLog
-from nkc.verify.gfx950.launch import LaunchError, LaunchSpec, build_arena, start
+from nkc.verify.gfx950.launch import Access, LaunchError, LaunchSpec, build_arena, start
 from nkc.verify.gfx950.lds import GrainTooCoarse, Lds
 from nkc.verify.gfx950.mfma import MfmaModel
 from nkc.verify.gfx950.program import Program
@@ -40,8 +40,8 @@ class EmulationReport:
 
     model: MfmaModel
     dma: DmaPolicy
-    outputs: dict[str, Array]
-    written: dict[str, Array]  # per byte of each buffer: whether this run stored it
+    outputs: dict[str, Array]  # the buffers that the kernel may write
+    written: dict[str, Array]  # per byte of each: whether this run stored it
     hazards: tuple[Hazard, ...]
     workgroups: tuple[int, ...]
     workgroups_total: int
@@ -195,7 +195,7 @@ def _run_with_grain(
     for pc, count in counts.items():
         name = program.mnemonics[pc]
         by_name[name] = by_name.get(name, 0) + count
-    names = [argument.name for argument in launch.arguments if argument.value is None]
+    names = [item.name for item in launch.arguments if item.value is None and item.access is not Access.IN]
     owner = {name: arena.owner[slice(*arena.spans[name])].copy() for name in names}
     content = {name: arena.bytes_of(name).copy() for name in names}
     return _Result(content=content, owner=owner, hazards=log.hazards(), counts=by_name)

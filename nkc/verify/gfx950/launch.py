@@ -207,9 +207,8 @@ def build_arena(code: CodeObject, spec: LaunchSpec, buffers: Mapping[str, Array]
     """Lay out buffers, kernargs and dispatch packet; return the arena, the kernargs and the initial state."""
     arena = Arena()
     addresses = {}
-    for argument in spec.arguments:
-        if argument.value is not None:
-            continue
+    pointers = [argument for argument in spec.arguments if argument.value is None]
+    for argument in sorted(pointers, key=lambda item: item.access is Access.IN):  # the shadow covers what is written
         if argument.name not in buffers:
             raise LaunchError(f"no buffer is given for argument {argument.name}")
         raw = np.ascontiguousarray(buffers[argument.name]).reshape(-1).view(np.uint8)

@@ -25,6 +25,15 @@ class GrainTooCoarse(Exception):  # noqa: N818  a signal to start over, not a fa
     """An access is not a multiple of the shadow's unit; the caller starts again with a finer one."""
 
 
+def _restore(marks: Array, units: Array, updates: Array) -> None:
+    """Put back the bits that were lost where lanes of several waves marked one unit in the same instruction."""
+    lost = np.flatnonzero(updates & ~marks[units])
+    while lost.size:
+        units, updates = units[lost], updates[lost]
+        marks[units] |= updates
+        lost = np.flatnonzero(updates & ~marks[units])
+
+
 class Lds:
     """The LDS of `workgroups` workgroups, `size` bytes each."""
 
@@ -87,10 +96,7 @@ class Lds:
             return
         flat, updates = units.ravel(), new.ravel()
         self.readers[flat] = updates
-        # Lanes of several waves may read one unit in this very instruction: put the lost bits back.
-        lost = self.readers[flat] != updates
-        if lost.any():
-            np.bitwise_or.at(self.readers, flat[lost], updates[lost])
+        _restore(self.readers, flat, updates)
 
     def note_late_read(self, waves: "Waves", pc: int, offset: Array, size: int, lanes: Array) -> None:
         """Record reads that complete in a later barrier epoch than they were issued in."""
@@ -105,8 +111,9 @@ class Lds:
             self.late = np.zeros(self.writers.size, np.uint32)
         old = self.late.take(units)
         flat, kept = units.ravel(), np.where((old ^ mark) <= _WAVES, old, mark).ravel()
-        self.late[flat] = kept
-        np.bitwise_or.at(self.late, flat, np.broadcast_to(bit, units.shape).ravel())
+        updates = kept | np.broadcast_to(bit, units.shape).ravel()
+        self.late[flat] = updates
+        _restore(self.late, flat, updates)
 
     def _check_pending(self, waves: "Waves", pc: int, lanes: Array, offset: Array, units: Array) -> None:
         if waves.batch.dma_in_flight:
@@ -162,7 +169,7 @@ class Lds:
             clash = lost.reshape(units.shape) & ~kept[:, None]
             if clash.any():
                 self._report(waves, pc, HazardKind.LDS_RACE, lanes, offset, clash)
-            np.bitwise_or.at(self.writers, flat[lost], updates[lost])
+            _restore(self.writers, flat, updates)
 
     def _report(self, waves: "Waves", pc: int, kind: HazardKind, lanes: Array, offset: Array, bad: Array) -> None:
         which = np.flatnonzero(bad.any(axis=1))[0]

@@ -44,12 +44,14 @@ class Arena:
         return BASE + start
 
     def seal(self) -> None:
-        """Lay the arena out; no buffer may be added afterwards."""
+        """Lay the arena out; no buffer may be added afterwards. Only what may be written has owners and stamps."""
         size = (self._size + 255) // 256 * 256
-        self.data = np.full(size, 0xA5, np.uint8)
+        self.data = np.empty(size, np.uint8)
         self.state = np.zeros(size, np.uint8)
-        self.owner = np.full(size, FRESH, np.int32)
-        self.stamp = np.zeros(size, np.int32)
+        ends = [start + content.size for start, content, permissions in self._parts if permissions & WRITABLE]
+        owned = (max(ends, default=0) + 255) // 256 * 256
+        self.owner = np.full(owned, FRESH, np.int32)
+        self.stamp = np.zeros(owned, np.int32)
         for start, content, permissions in self._parts:
             self.data[start : start + content.size] = content
             self.state[start : start + content.size] = permissions
@@ -94,11 +96,11 @@ class Arena:
     def _foreign_read(self, waves: "Waves", pc: int, at: Array, size: int, active: Array) -> None:
         """Report reads of bytes that another workgroup of this launch wrote and that no acquire covers."""
         for step in (0, size - 1):
-            owner = self.owner.take(at + step)
-            foreign = active & (owner != waves.workgroup[:, None]) & (owner >= 0)
+            owner = self.owner.take(at + step, mode="clip")
+            foreign = active & (at + step < self.owner.size) & (owner != waves.workgroup[:, None]) & (owner >= 0)
             if not foreign.any():
                 continue
-            stamp = self.stamp.take(at + step)
+            stamp = self.stamp.take(at + step, mode="clip")
             for wave, lane in np.argwhere(foreign):
                 reader, writer = int(waves.workgroup[wave]), int(owner[wave, lane])
                 if waves.launch.sync.ordered(reader, writer, int(stamp[wave, lane])):

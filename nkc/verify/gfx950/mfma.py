@@ -105,28 +105,17 @@ def gather(w: Waves, operand: Operand, kind: str, rows: int, registers: int) -> 
 def accumulate(a: Array, b: Array, c: Array, model: MfmaModel) -> Array:
     """Return float32 D[W, m, n] from float64 A[W, m, k], B[W, n, k] (k ascending) and float32 C[W, m, n]."""
     if model is MfmaModel.ONCE:
-        return _round_once(np.matmul(a, b.transpose(0, 2, 1)), c)
+        return n.round_sum(np.matmul(a, b.transpose(0, 2, 1)), c)
     if model is MfmaModel.SEQUENTIAL:
         out = c
         for k in range(a.shape[2]):
             product = a[:, :, k, None] * b[:, None, :, k]
-            out = _round_once(product, out)
+            out = n.round_sum(product, out)
         return out
     terms = [(a[:, :, k, None] * b[:, None, :, k]).astype(np.float32) for k in range(a.shape[2])]
     while len(terms) > 1:
         terms = [terms[i] + terms[i + 1] for i in range(0, len(terms), 2)]
     return np.asarray(terms[0] + c)
-
-
-def _round_once(exact: Array, c: Array) -> Array:
-    """Return exact + c rounded once to float32, for a float64 `exact` that is an exact sum."""
-    total = exact + c
-    bits = total.view(np.uint64)
-    suspect = (bits & np.uint64(0x1FFFFFFF)) == np.uint64(0x10000000)
-    suspect |= np.abs(total) < 2.0**-126
-    if suspect.any():
-        total = np.where(suspect, n.add_odd(exact, c.astype(np.float64)), total)
-    return np.asarray(total.astype(np.float32))
 
 
 def scatter(w: Waves, index: int, d: Array, m: int) -> None:
@@ -199,7 +188,7 @@ def bind_mfma(inst: Instruction, model: MfmaModel) -> Step:
             b = b * np.repeat(scales[1](w).reshape(w.count, groups, shape.n).transpose(0, 2, 1), 32, axis=2)
         c = start(w)
         if plain_once:
-            d = _round_once(np.matmul(a, b.transpose(0, 2, 1)), c)
+            d = n.round_sum(np.matmul(a, b.transpose(0, 2, 1)), c)
         elif model is MfmaModel.ONCE:
             d = exact_dot(a, b, c)
         else:

@@ -14,7 +14,9 @@ Array = npt.NDArray[Any]
 _U32 = np.uint32
 _TIE = np.uint64(0x10000000)
 _LOW = np.uint64(0x1FFFFFFF)
+_ONE = np.uint64(1)
 _SMALLEST_NORMAL = 2.0**-126
+_TINY = (np.uint64(1023 - 126) << np.uint64(53)) - _ONE  # the bits of 2**-126 without the sign, less one
 
 
 def fma32(a: Array, b: Array, c: Array) -> Array:
@@ -24,13 +26,18 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
     rounding once only when the float64 sum is a float32 midpoint or lies in the denormal range: only those
     lanes take the slow way, a round-to-odd sum.
     """
-    product = np.multiply(a, b, dtype=np.float64)
-    total = product + c
+    return round_sum(np.multiply(a, b, dtype=np.float64), c)
+
+
+def round_sum(exact: Array, c: Array) -> Array:
+    """Return exact + c rounded once to float32; `exact` is float64, `c` float32."""
+    total = np.asarray(exact + c)
     bits = total.view(np.uint64)
     suspect = (bits & _LOW) == _TIE
-    suspect |= np.abs(total) < _SMALLEST_NORMAL
+    suspect |= (bits << _ONE) - _ONE < _TINY  # denormal, and not zero
     if suspect.any():
-        total = np.where(suspect, add_odd(product, np.asarray(c, np.float64)), total)
+        parts = (np.broadcast_to(item, total.shape)[suspect] for item in (exact, c))
+        total[suspect] = add_odd(*parts)
     return np.asarray(total.astype(np.float32))
 
 

@@ -184,7 +184,7 @@ def _load_to_lds(inst: Instruction, address: Address, size: int) -> Step:
         lds = w.batch.lds
         if lds.checked:
             units = lds._units(at, size, lanes)
-            np.subtract.at(lds.pending, units.ravel(), 1)
+            lds.pending[units] -= np.minimum(lds.pending[units], 1)
         if w.launch.late_dma:
             same, kept = lds.write(at, words, size, lanes)
         else:
@@ -207,7 +207,7 @@ def _load_to_lds(inst: Instruction, address: Address, size: int) -> Step:
             w, inst.pc, at, size, active, same=np.zeros(int(active.sum()), bool), kept=np.zeros(int(active.sum()), bool)
         )
         if lds.checked:
-            np.add.at(lds.pending, lds._units(at, size, active).ravel(), 1)
+            lds.pending[lds._units(at, size, active)] += 1
         w.batch.dma_in_flight += 1
         if not w.launch.late_dma:
             lds.write(at, words, size, active)
