@@ -53,9 +53,8 @@ def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
         run = engine.run(subject, judge.tensors(subject.contract, recipe, dims), dims)
         runs.append((run, judge.judge(subject.contract, recipe, dims, run.outputs, run.covered)))
     verdicts = [(name, verdict) for _, judged in runs for name, verdict in judged.verdicts.items()]
-    equal = [judged.bit_equal for _, judged in runs if judged.bit_equal is not None]
-    bit_equal = Answer.NOT_PROMISED if not equal else Answer.PASSED if all(equal) else Answer.FAILED
     checks = {
+        "bit_equal": _all(_bits(run, judged) for run, judged in runs),
         "repeated": _all(run.repeated for run, _ in runs),
         "replay": _all(run.replay for run, _ in runs),
         "outside": _all(run.outside for run, _ in runs),
@@ -72,7 +71,7 @@ def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
         worst=max(verdict.worst for _, verdict in verdicts),
         err_ratio=max(verdict.err_ratio for _, verdict in verdicts),
         failures=sum(verdict.failures for _, verdict in verdicts),
-        bit_equal=bit_equal,
+        bit_equal=checks["bit_equal"],
         repeats=max(run.repeats for run, _ in runs),
         repeated=checks["repeated"],
         replay=checks["replay"],
@@ -82,6 +81,17 @@ def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
         first=failed[1],
         first_in=failed[0],
     )
+
+
+def _bits(run: Run, judged: Judgement) -> Answer:
+    """Return whether the bits agree where all are promised; bits that the engine rounded can only disagree."""
+    match judged.bit_equal:
+        case None:
+            return Answer.NOT_PROMISED
+        case False:
+            return Answer.FAILED
+        case True:
+            return Answer.PASSED if run.bits_judged else Answer.NOT_RUN
 
 
 def _all(answers: Iterable[Answer]) -> Answer:

@@ -28,7 +28,8 @@ class Run:
     outputs: flat storage by argument. covered: which of its elements the run computed, by argument; absent where all
     (large grids are sampled). repeated: runs compared bit for bit, and how that went. replay: graph capture
     with replays equal to the eager run. outside: nothing changed outside the outputs (red zones, inputs). hazards:
-    a line for each fault the engine saw while running.
+    a line for each fault the engine saw while running. bits_judged: the kernel's own store made the bits; where the
+    engine rounded them, equal bits say nothing of the store.
     """
 
     outputs: Mapping[str, Bits]
@@ -38,6 +39,7 @@ class Run:
     outside: Answer
     covered: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     hazards: tuple[str, ...] = ()
+    bits_judged: bool = True
     notes: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -79,7 +79,7 @@ class Judge(Protocol):
 @lru_cache(maxsize=16)
 def judge_of(operation: str) -> Judge:
     """Return the judge of an operation, `nkc.verify.subjects.<operation>`."""
-    module: Judge = importlib.import_module(f"nkc.verify.subjects.{operation}")  # type: ignore[assignment]
+    module: Judge = importlib.import_module(f"nkc.verify.subjects.{operation}")
     return module
 
 

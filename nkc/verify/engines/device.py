@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from nkc.verify.memory import POISON, Bits, Tensor
 from nkc.verify.subject import Subject
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nkc.runtime import Kernel, Library
 
 RED_ZONE = 4096  # bytes on both sides of every buffer

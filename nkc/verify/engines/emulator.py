@@ -51,7 +51,11 @@ class EmulatorEngine:
         return f"emulator of {ISA}, MFMA model {self.model.value}"
 
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
-        """Run with loads into LDS landing early and late, and once more a workgroup at a time; all must agree."""
+        """Run with loads into LDS landing early and late, then again backwards; all must agree.
+
+        Backwards is a workgroup at a time, from the last, on the workspace as the first run left it: what depends on
+        who arrives last, or on a counter that is not zero again, shows as another result.
+        """
         launch = subject.launch
         spec = launch_spec(launch, dims)
         buffers: dict[str, Bits] = {tensor.name: tensor.storage for tensor in tensors}
@@ -60,8 +64,17 @@ class EmulatorEngine:
         chosen = self._chosen(launch)
         settings = {"model": self.model, "workgroups": chosen, "jobs": self.jobs}
         report = emulate_both_policies(subject.object, spec, buffers, **settings)
+        if launch.workspace.bytes:
+            buffers["workspace"] = _bytes(report.outputs["workspace"])
+        backwards = tuple(reversed(range(spec.workgroups) if chosen is None else chosen))
         serial = emulate(
-            subject.object, spec, buffers, model=self.model, workgroups=chosen, batch_waves=SERIAL_WAVES, checked=False
+            subject.object,
+            spec,
+            buffers,
+            model=self.model,
+            workgroups=backwards,
+            batch_waves=SERIAL_WAVES,
+            checked=False,
         )
         written = [tensor for tensor in tensors if tensor.written]
         same = all(

@@ -1,5 +1,6 @@
 """dense: inputs by regime, and results held against the float64 value within the contract's derived bound."""
 
+import itertools
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -86,9 +87,9 @@ def chains_of(contract: Contract, operands: Operands) -> tuple[Chain, ...]:
     steps = operands.k // width
     edges = [piece * steps // split * width for piece in range(split + 1)]
     if not operands.scaled:
-        return tuple(((low, high),) for low, high in zip(edges, edges[1:], strict=False) if high > low)
+        return tuple(((low, high),) for low, high in itertools.pairwise(edges) if high > low)
     blocks = tuple(operands.blocks())
-    cut = (tuple(b for b in blocks if low <= b[0] < high) for low, high in zip(edges, edges[1:], strict=False))
+    cut = (tuple(b for b in blocks if low <= b[0] < high) for low, high in itertools.pairwise(edges))
     return tuple(chain for chain in cut if chain)
 
 
