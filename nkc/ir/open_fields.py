@@ -115,7 +115,7 @@ def _arguments(gather: Gather, raw: Json) -> tuple[Argument, ...] | None:
         name = gather.text(section["name"], f"{path}.name") if "name" in section else None
         access = gather.choice(section.get("access", "read"), f"{path}.access", Access, tuple(Access), noun="access")
         kind = section.get("type")
-        if kind is not None and kind not in types:
+        if kind is not None and (not isinstance(kind, str) or kind not in types):
             gather.add(
                 f"{path}.type", f"unknown argument type {gather.show(kind)}", f"one of {', '.join(sorted(types))}"
             )

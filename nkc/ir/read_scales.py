@@ -1,5 +1,6 @@
 """Reads the scales section: one entry for every operand whose dtype needs scales, and for no other."""
 
+import json
 from collections.abc import Mapping
 
 from nkc.ir.contract import Bounded, Dim, DType, Layout, MultipleOf, Scale, dim_max
@@ -74,7 +75,7 @@ def _block(gather: Gather, raw: Json, path: str, rank: int) -> tuple[int, int] |
 def _check_shape(gather: Gather, raw: Json, path: str, logical: tuple[Dim, ...], scale: Scale) -> None:
     """The written shape is a cross-check only: it must be ceil(dim / block), and it is never used to find the block."""
     expected = [{"min": dim.min, "max": dim.max} if isinstance(dim, Bounded) else dim for dim in logical]
-    if raw != expected:
+    if json.dumps(raw, sort_keys=True) != json.dumps(expected, sort_keys=True):  # to Python true is 1, and so is 1.0
         gather.add(
             path,
             f"{gather.show(raw)} is not {gather.show(expected)}, one scale for each block of {list(scale.block)}",

@@ -38,8 +38,8 @@ MAX_DIM = 1 << 40
 MAX_ALIGNMENT = 4096
 DEFAULT_ALIGNMENT = 16
 
-_REQUIRED = ("schema", "target", "operation", "shape", "dtypes", "layouts", "numerics")
-_OPTIONAL = (
+REQUIRED = ("schema", "target", "operation", "shape", "dtypes", "layouts", "numerics")
+OPTIONAL = (
     "scales",
     "epilogue",
     "properties",
@@ -84,7 +84,7 @@ def parse_document(document: object, file: str = "<contract>") -> Contract:
 def _contract(gather: Gather, document: Json) -> Contract | None:
     if document is None:
         gather.add("$", "`null` is not an object", "write it in braces")
-    root = gather.object(document, "$", required=_REQUIRED, optional=_OPTIONAL)
+    root = gather.object(document, "$", required=REQUIRED, optional=OPTIONAL)
     if root is None:
         return None
     if "schema" in root and root["schema"] != CONTRACT_SCHEMA:
@@ -283,7 +283,7 @@ def _real(gather: Gather, raw: Json, path: str) -> float | None:
         gather.add(path, f"{raw} is beyond the largest fp32 value")
         return None
     value: float = rounded + 0.0  # a negative zero is zero
-    if value < 0:
+    if raw < 0:
         gather.add(path, f"{raw} is negative")
         return None
     return value
