@@ -33,7 +33,10 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     claimed: what the catalogue says.
     engine: what ran the object for that evidence; null where there is none.
     proofs: contracts of the proof set with passing records at their current code digests.
+    proofs_wanted: contracts of the proof set.
     measured_here: whether this very contract has such a record.
+    needs: what evidence is missing or stale, and what would restore it; null where nothing is.
+    toolchains: that compiled the objects of those records.
     state: what selection made of it.
     reasons: everything that rejects it; empty unless `rejected`.
     """

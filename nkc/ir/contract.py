@@ -145,7 +145,7 @@ def dim_max(dim: Dim) -> int:
 class MultipleOf(_Value, frozen=True, kw_only=True):
     """A leading dimension that is its natural value rounded up to a multiple.
 
-    multiple_of: elements.
+    multiple_of: elements to which it is rounded up.
     """
 
     multiple_of: int
@@ -232,8 +232,8 @@ class Launch(_Value, frozen=True, kw_only=True):
 class Lds(_Value, frozen=True, kw_only=True):
     """LDS (shared memory) of a workgroup: two different things. A written field is an exact demand.
 
-    fixed_bytes: allocated in the code object.
-    dynamic_bytes: asked for at launch.
+    fixed_bytes: bytes allocated in the code object.
+    dynamic_bytes: bytes asked for at launch.
     """
 
     fixed_bytes: int | None = None
@@ -243,7 +243,7 @@ class Lds(_Value, frozen=True, kw_only=True):
 class Workspace(_Value, frozen=True, kw_only=True):
     """Scratch memory that the caller provides; one workspace serves one stream at a time.
 
-    bytes: size.
+    bytes: size; 0 where none is needed.
     alignment: bytes, a power of two.
     init: what it holds before the first launch.
     """

@@ -33,7 +33,7 @@ class LaunchArgument(_Record, frozen=True, kw_only=True):
     name: as the contract calls it; of what the toolchain appended, what it is.
     kind: what the parameter holds.
     offset: bytes from the start of the argument buffer.
-    size: bytes.
+    size: bytes that it takes.
     hidden: appended by the toolchain, not part of the contract.
     dtype: element type of a pointer.
     access: what the kernel does to the memory of a pointer.
@@ -147,7 +147,7 @@ class LaunchTarget(_Record, frozen=True, kw_only=True):
 
     arch: the chip's name, `gfx950`.
     isa: as the object itself names it, `sm_90a`.
-    wave: lanes.
+    wave: lanes of a wave (warp).
     """
 
     arch: str

@@ -13,6 +13,7 @@ import msgspec
 from nkc.ir import operations, targets
 from nkc.ir.operation import Operation
 from nkc.tactics.catalogue import tactics_of
+from nkc.tactics.evidence import Book
 from nkc.tactics.predicate import IsTarget, LdsFits, TargetHas
 from nkc.tactics.probe import Variant, probes, variants
 from nkc.tactics.reason import Reason, StageName
@@ -74,18 +75,18 @@ class Capabilities(_Record, frozen=True, kw_only=True):
 
 def capabilities(operation_names: Iterable[str], archs: Iterable[str]) -> Capabilities:
     """Return what is implemented of these operations on these targets, in the order given."""
-    archs = tuple(archs)
+    archs, book = tuple(archs), Book()
     found: list[Capability] = []
     listed: list[Tactic] = []
     for name in operation_names:
         operation = operations.get(name)
         listed += [tactic for tactic in tactics_of(name) if tactic.target in archs]
         legal = [variant for variant in variants(operation) if any(probes(operation, targets.names()[0], variant))]
-        found += [_capability(operation, arch, variant) for arch in archs for variant in legal]
+        found += [_capability(operation, arch, variant, book) for arch in archs for variant in legal]
     return Capabilities(families=_families(listed), capabilities=tuple(found))
 
 
-def _capability(operation: Operation, arch: str, variant: Variant) -> Capability:
+def _capability(operation: Operation, arch: str, variant: Variant, book: Book) -> Capability:
     """Return one combination's state on one target."""
     every = tactics_of(operation.name)
     local = tuple(tactic for tactic in every if tactic.target == arch)
@@ -93,7 +94,7 @@ def _capability(operation: Operation, arch: str, variant: Variant) -> Capability
     families: set[str] = set()
     closest: Candidate | None = None
     for contract in probes(operation, arch, variant):
-        selection = select(contract, EXPERIMENTS, tactics=asked)
+        selection = select(contract, EXPERIMENTS, tactics=asked, book=book)
         families |= {candidate.tactic.family for candidate in selection.eligible}
         if not families:
             closest = min((*selection.candidates, *([closest] if closest else [])), key=_distance, default=None)

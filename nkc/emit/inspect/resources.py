@@ -14,7 +14,7 @@ class ObjectArgument(_Record, frozen=True):
 
     name: None where the container does not say (cubin).
     offset: bytes from the start of the argument buffer.
-    size: bytes.
+    size: bytes that it takes.
     kind: `pointer`, `value`, or the HIP name of an implicit argument; None where the container does not say (cubin).
     """
 
@@ -40,7 +40,7 @@ class Resources(_Record, frozen=True):
 
     container: `hsaco` or `cubin`.
     isa: as the object names it.
-    wave: lanes.
+    wave: lanes of a wave (warp).
     symbol: the kernel's name.
     registers: a lane's, with accumulation registers.
     accumulation_registers: a lane's AGPRs; AMD only.
