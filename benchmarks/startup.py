@@ -5,6 +5,7 @@ reports would be the larger of it and of this process. Exits 1 where a budget is
 """
 
 import platform
+import resource
 import subprocess
 import sys
 import time
@@ -44,27 +45,38 @@ BUDGETS = (
 
 
 class Cost(NamedTuple):
-    """The least time in seconds, and the most memory in MiB."""
+    """The least wall time and the least processor time in seconds, and the most memory in MiB."""
 
     seconds: float
+    cpu_seconds: float
     memory_mib: float
 
 
 def once(arguments: Sequence[str]) -> Cost:
     """Run nkc in a fresh process. Raises RuntimeError where it fails."""
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), _children()
     done = subprocess.run([sys.executable, "-c", _ENTRY, *arguments], capture_output=True, text=True, check=False)
-    seconds = time.perf_counter() - begun
+    seconds, cpu_seconds = time.perf_counter() - begun, _children() - before
     if done.returncode or not done.stderr.isdigit():
         raise RuntimeError(f"nkc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
-    return Cost(seconds, int(done.stderr) / 1024)
+    return Cost(seconds, cpu_seconds, int(done.stderr) / 1024)
+
+
+def _children() -> float:
+    """Return the processor time in seconds of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def measure(arguments: Sequence[str], *, runs: int = RUNS) -> Cost:
     """Return the cost over warm runs; one more goes before them to warm up."""
     once(arguments)
     costs = [once(arguments) for _ in range(runs)]
-    return Cost(min(cost.seconds for cost in costs), max(cost.memory_mib for cost in costs))
+    return Cost(
+        min(cost.seconds for cost in costs),
+        min(cost.cpu_seconds for cost in costs),
+        max(cost.memory_mib for cost in costs),
+    )
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 """Start-up is part of the product: what a command loads, how long it takes, how much memory it has."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,9 @@ def test_a_command_stays_within_its_budget(budget) -> None:
     for _ in range(ATTEMPTS):
         cost = STARTUP.measure(budget.arguments)
         assert cost.memory_mib < STARTUP.MEMORY_MIB
+        assert cost.cpu_seconds < budget.seconds
         if cost.seconds < budget.seconds:
             return
+    if os.getloadavg()[0] > (os.cpu_count() or 1):
+        pytest.skip(f"the machine is busy: {cost.seconds:.3f} s of which {cost.cpu_seconds:.3f} s were ours")
     pytest.fail(f"{cost.seconds:.3f} s at best, {budget.seconds} s allowed")
