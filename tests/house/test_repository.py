@@ -82,7 +82,7 @@ def test_the_readme_names_commands_files_and_folders_that_exist() -> None:
         assert (ROOT / name).exists(), name
     for name in re.findall(r"examples/[\w.-]+\.json", readme):
         assert name in TEXTS, name
-    for target in re.findall(r"`?make ([a-z-]+)", readme):
+    for target in re.findall(r"(?:`|^)make ([a-z-]+)", readme, re.MULTILINE):
         assert re.search(rf"^[a-z -]*\b{target}\b[a-z -]*:", TEXTS["Makefile"], re.MULTILINE), target
 
 
