@@ -219,7 +219,7 @@ def gather_requests(inputs: Iterable[tuple[str, Contract]]) -> tuple[Request, ..
         first_file, first = group[0]
         for file, contract in group[1:]:
             if contract.fallback != first.fallback:
-                what = f"`{contract.fallback}`, but the same contract in {first_file} falls back to `{first.fallback}`"
+                what = f"{_route(contract)}, but the same contract in {first_file} has {_route(first)}"
                 raise ContractError(file, [Problem(field="$.fallback", what=what, mend="agree on one route")])
         bindings = {
             encode(binding): binding
@@ -232,6 +232,10 @@ def gather_requests(inputs: Iterable[tuple[str, Contract]]) -> tuple[Request, ..
             Request(contract=first, id=request_id, bindings=tuple(bindings[key] for key in sorted(bindings)))
         )
     return tuple(requests)
+
+
+def _route(contract: Contract) -> str:
+    return "no fallback" if contract.fallback is None else f"the fallback `{contract.fallback}`"
 
 
 def build_all(

@@ -35,9 +35,15 @@ def write_directory(place: Path, files: Mapping[str, bytes]) -> None:
             path = whole / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+        old = Path(temporary, "old")
         if place.is_symlink() or place.exists():
-            os.rename(place, Path(temporary, "old"))
-        os.rename(whole, place)
+            os.rename(place, old)
+        try:
+            os.rename(whole, place)
+        except OSError:
+            if old.is_symlink() or old.exists():
+                os.rename(old, place)
+            raise
     except OSError as error:
         raise ToolError(f"{place}: cannot be written: {_reason(error)}") from None
     finally:
