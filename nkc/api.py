@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nkc import ir
 from nkc.ir.contract import Contract
-from nkc.ir.errors import ContractError, NkcError, Problem, UsageError, did_you_mean
+from nkc.ir.errors import ContractError, NkcError, Problem, ToolError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from nkc.emit.build import Outcome, Request
@@ -204,6 +204,23 @@ def inspect(path: PathLike) -> "Resources":
     from nkc.emit.inspect import inspect as inspected
 
     return inspected(read_object(path), name=Path(path).name)
+
+
+def disassemble(path: PathLike) -> str:
+    """Return the machine code of an HSACO or cubin as text. Raises ToolError where it cannot be read."""
+    data, name = read_object(path), Path(path).name
+    if inspect(path).container == "cubin":
+        from nkc.emit.inspect.disassemble import disassemble_cubin
+
+        return disassemble_cubin(data, name=name)
+    from nkc.verify.gfx950.code_object import ObjectError, read_code_object
+    from nkc.verify.gfx950.decode import DecodeError
+    from nkc.verify.gfx950.listing import listing
+
+    try:
+        return listing(read_code_object(data))
+    except (ObjectError, DecodeError) as error:
+        raise ToolError(f"{name}: cannot be disassembled: {error}") from None
 
 
 def read_object(path: PathLike) -> bytes:

@@ -22,9 +22,7 @@ def command(path: Path, form: str, disassemble: bool) -> None:
 
     data = api.read_object(path)
     if disassemble:
-        from nkc.emit.inspect.disassemble import disassemble as listing
-
-        click.echo(listing(data, name=path.name), nl=False)
+        click.echo(api.disassemble(path), nl=False)
         return
     resources = inspect(data, name=path.name)
     if form == "json":

@@ -101,6 +101,16 @@ def test_inspect_prints_the_object_and_says_when_its_record_is_another(built, tm
     assert all(": $." in line and "launch.json says" in line for line in done.errors)
 
 
+def test_inspect_lists_the_machine_code_of_both(built) -> None:
+    expected = {"gfx950": "v_mfma_f32_16x16x128_f8f6f4", "sm_90": "MMA"}
+    for target, mnemonic in expected.items():
+        entry = next(entry for entry in manifest(built).entries if entry.object and entry.target == target)
+        done = nkc("inspect", "--disassemble", built / entry.object)
+        assert (done.code, done.err) == (0, "")
+        assert mnemonic in done.out
+        assert done.out.count("\n") > 100
+
+
 def test_a_partial_scale_block_has_a_row_of_its_own(built) -> None:
     """F01: N = 576 has five rows of weight scales, N = 2112 seventeen; never N / rows columns a row."""
     rows = {}

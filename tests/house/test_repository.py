@@ -11,7 +11,7 @@ TEXTS = texts()
 MACHINE_PATH = re.compile(r"(?:^|[^A-Za-z0-9._-])/(?:work|farm|root|tmp|home)/[A-Za-z0-9_]")
 WORKPLACE = re.compile(r"(?i)\bsub[-]?agent|\bthe CE[O]\b|helper sessio[n]|\.\./share[d]\b|\bissue #?\d+\b")
 MARKETING = re.compile(
-    r"(?i)\b(?:blazing|cutting.edge|state.of.the.ar[t]|revolutionary|seamless(?:ly)?|effortless(?:ly)?)\b"
+    r"(?i)\b(?:blazin[g]|cutting.edg[e]|state.of.the.ar[t]|revolutionar[y]|seamles[s]|effortles[s])\b"
 )
 UNFINISHED = re.compile(r"\b(?:FIXM[E]|XX[X]|HAC[K])\b")
 
