@@ -67,7 +67,10 @@ test-oldest:
 	$(OLDEST)/bin/python $(PIP) --editable . 'triton==3.6.0'
 	$(OLDEST)/bin/nkc compile --allow-experimental $(EXAMPLES) -o build/oldest
 
-bench-select bench-compile bench-startup: bench-%: $(READY)
+bench-select: $(READY)
+	$(BIN)/python benchmarks/selection.py
+
+bench-compile bench-startup: bench-%: $(READY)
 	$(BIN)/python benchmarks/$*.py
 
 clean:
