@@ -1,6 +1,6 @@
 """What one selection costs: every predicate of every tactic for a contract, in this process, nothing compiled.
 
-`first` includes loading the catalogue and reading the evidence; `warm` is the median of many. Times are wall time.
+`warm` is the median of many; `first` of the first line includes loading the catalogue and the evidence. Wall time.
 """
 
 import statistics
