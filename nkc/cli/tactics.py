@@ -33,6 +33,7 @@ def command(operation: str | None, target: str | None, form: str) -> None:
                 "toolchains": stands.toolchains,
                 "accumulate": tactic.guarantees.accumulate,
                 "combine": tactic.guarantees.combine,
+                "reduce": tactic.guarantees.reduce,
                 "deterministic": tactic.guarantees.deterministic,
                 "graph_capture": tactic.guarantees.graph_capture,
                 "note": tactic.note,
@@ -45,7 +46,7 @@ def command(operation: str | None, target: str | None, form: str) -> None:
         return
     from nkc.cli.parts.console import draw, table
 
-    drawn = table("tactic", "rank", "maturity", "accumulate", "combine", "note")
+    drawn = table("tactic", "rank", "maturity", "accumulate", "combine", "reduce", "note")
     for row in rows:
         drawn.add_row(
             str(row["name"]),
@@ -53,6 +54,7 @@ def command(operation: str | None, target: str | None, form: str) -> None:
             f"{row['maturity']} ({row['engine']})" if row["engine"] else str(row["maturity"]),
             str(row["accumulate"] or "-"),
             str(row["combine"] or "-"),
+            str(row["reduce"] or "-"),
             str(row["note"]),
         )
     draw(drawn)

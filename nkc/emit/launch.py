@@ -16,7 +16,7 @@ from nkc.ir.launch import (
     RangeGuard,
     TensorGuard,
 )
-from nkc.ir.scales import argument_name, extent, scale_extents, scale_strides
+from nkc.ir.scales import argument_name, extent, operand_extents, scale_extents, scale_strides
 from nkc.tactics.tactic import Tactic
 
 
@@ -123,8 +123,8 @@ def _tensors(contract: Contract) -> dict[str, tuple[tuple[Extent, ...], tuple[Ex
     """Return shape and strides (elements) of every tensor argument by name; the workspace is the launcher's own."""
     operation = operations.get(contract.operation)
     found: dict[str, tuple[tuple[Extent, ...], tuple[Extent, ...]]] = {}
-    for operand in operation.operands:
-        shape = tuple(extent(contract, axis) for axis in operand.axes)
+    for operand in operation.present(contract.dtypes):
+        shape = operand_extents(contract, operand)
         assert contract.layouts[operand.name] in (Layout.ROW_MAJOR, Layout.ROW_MAJOR_NK), "no kernel serves another"
         strides = (shape[1], Extent(value=1)) if len(shape) == 2 else (Extent(value=1),)
         found[operand.name] = shape, strides

@@ -71,6 +71,47 @@ class Combine(StrEnum):
         return order.index(self) <= order.index(asked)
 
 
+class Reduce(StrEnum):
+    """How a normalising operation adds along a row: k ascending, or a tree whose order the lowered contract fixes."""
+
+    SEQUENTIAL = "sequential"
+    TREE = "tree"
+
+    def serves(self, asked: "Reduce") -> bool:
+        """Return whether a kernel that guarantees this rule may serve a contract that asks for `asked`."""
+        order = list(Reduce)
+        return order.index(self) <= order.index(asked)
+
+
+class Staging(StrEnum):
+    """The precision in which a value waits for the next stage: a product to be quantised, a sum to be normalised."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+
+
+class Quantize(StrEnum):
+    """How a value meets its scale: IEEE division, the correctly rounded reciprocal, or a power of two not below it."""
+
+    DIVIDE = "divide"
+    RECIPROCAL = "reciprocal"
+    UE8M0 = "ue8m0"
+
+
+class Overflow(StrEnum):
+    """What becomes of a value that rounds past the largest finite code: that code, or NaN as in IEEE arithmetic."""
+
+    SATURATE = "saturate"
+    IEEE = "ieee"
+
+
+class Weight(StrEnum):
+    """What a norm multiplies by: the weight as it is stored, or one more than it."""
+
+    PLAIN = "plain"
+    ONE_PLUS = "one_plus"
+
+
 class Round(StrEnum):
     """Rounding of the stored result: to nearest, ties to even, once."""
 

@@ -1,6 +1,6 @@
 """What an operation is: its dims, its ordered typed operands, its epilogues and the numerical rules it declares."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -38,7 +38,11 @@ class ScaleRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """One tensor of the ABI. axes: the dims of its axes, outermost first, in logical order."""
+    """One tensor of the ABI. axes: the dims of its axes, outermost first, in logical order.
+
+    times: how often the last axis holds its dim; a gated input has two columns for each one of the result.
+    optional: a contract has this operand exactly where it gives its dtype.
+    """
 
     name: str
     axes: tuple[str, ...]
@@ -46,6 +50,12 @@ class Operand:
     dtypes: tuple[DType, ...]
     layouts: tuple[Layout, ...]
     scales: ScaleRule | None = None
+    times: int = 1
+    optional: bool = False
+
+    def needs_scales(self, dtype: DType | None) -> bool:
+        """Return whether the operand means nothing without scales where its elements are of this dtype."""
+        return self.scales is not None and dtype in self.scales.dtypes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +63,14 @@ class NumericRule:
     """One numerical field of a contract: an enum or a real. Without a default it must be written.
 
     typical: of a real without a default, the value that deployments use.
+    quantises: the operand whose codes the rule is about; a contract has the rule exactly where that operand has scales.
     """
 
     name: str
     type: type[StrEnum] | type[float]
     default: NumericValue | None = None
     typical: float | None = None
+    quantises: str | None = None
 
 
 def _no_problems(_: Contract) -> list[Problem]:
@@ -87,3 +99,15 @@ class Operation:
     def operand(self, name: str) -> Operand:
         """Return the operand of that name."""
         return next(operand for operand in self.operands if operand.name == name)
+
+    def present(self, dtypes: Mapping[str, DType]) -> tuple[Operand, ...]:
+        """Return the operands that a contract with these dtypes has, in order."""
+        return tuple(operand for operand in self.operands if not operand.optional or operand.name in dtypes)
+
+    def rules(self, dtypes: Mapping[str, DType]) -> tuple[NumericRule, ...]:
+        """Return the numerical rules that a contract with these dtypes has, in order."""
+        return tuple(
+            rule
+            for rule in self.numerics
+            if rule.quantises is None or self.operand(rule.quantises).needs_scales(dtypes.get(rule.quantises))
+        )

@@ -17,7 +17,7 @@ def read_scales(
 ) -> FrozenMap[str, Scale]:
     """Read `$.scales` for an operation whose shape and dtypes have been read (as far as they were sound)."""
     scaled = [operand for operand in operation.operands if operand.scales is not None]
-    needing = [operand for operand in scaled if operand.scales and dtypes.get(operand.name) in operand.scales.dtypes]
+    needing = [operand for operand in scaled if operand.needs_scales(dtypes.get(operand.name))]
     section = gather.object({} if raw is None else raw, "$.scales", optional=[operand.name for operand in scaled])
     if section is None:
         return FrozenMap()

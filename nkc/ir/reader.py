@@ -101,10 +101,10 @@ def _contract(gather: Gather, document: Json) -> Contract | None:
     epilogue = _epilogue(gather, root.get("epilogue"), operation)
     # what rules across fields and the names of pointers rest on; a missing section was reported before
     sound = len(gather.problems) == before and "shape" in root and "dtypes" in root
-    layouts = _layouts(gather, root.get("layouts"), operation)
-    numerics = _numerics(gather, root.get("numerics"), operation)
-    properties = _properties(gather, root.get("properties"), operation)
-    pointers = _pointer_names(operation, scales, epilogue) if sound else _possible_pointer_names(operation)
+    layouts = _layouts(gather, root.get("layouts"), operation, dtypes)
+    numerics = _numerics(gather, root.get("numerics"), operation, dtypes)
+    properties = _properties(gather, root.get("properties"), operation, dtypes)
+    pointers = _pointer_names(operation, dtypes, scales, epilogue) if sound else _possible_pointer_names(operation)
     alignment = _alignment(gather, root.get("alignment"), pointers)
     constants = _constants(gather, root.get("constants"))
     opened = read_open_fields(gather, root)
@@ -196,7 +196,9 @@ def _dim(gather: Gather, raw: Json, path: str, *, bounded: bool) -> Dim | None:
 def _dtypes(gather: Gather, raw: Json, operation: Operation) -> FrozenMap[str, DType]:
     allowed = {operand.name: operand.dtypes for operand in operation.operands}
     allowed.update(dict(operation.intermediate_dtypes))
-    section = gather.object(raw, "$.dtypes", required=allowed) or {}
+    optional = [operand.name for operand in operation.operands if operand.optional]
+    required = [name for name in allowed if name not in optional]
+    section = gather.object(raw, "$.dtypes", required=required, optional=optional) or {}
     dtypes = {}
     for name, value in section.items():
         if name in allowed:
@@ -206,8 +208,8 @@ def _dtypes(gather: Gather, raw: Json, operation: Operation) -> FrozenMap[str, D
     return FrozenMap(dtypes)
 
 
-def _layouts(gather: Gather, raw: Json, operation: Operation) -> FrozenMap[str, Layout]:
-    allowed = {operand.name: operand.layouts for operand in operation.operands}
+def _layouts(gather: Gather, raw: Json, operation: Operation, dtypes: Mapping[str, DType]) -> FrozenMap[str, Layout]:
+    allowed = {operand.name: operand.layouts for operand in operation.present(dtypes)}
     section = gather.object(raw, "$.layouts", required=allowed) or {}
     layouts = {}
     for name, value in section.items():
@@ -219,6 +221,13 @@ def _layouts(gather: Gather, raw: Json, operation: Operation) -> FrozenMap[str, 
 
 
 def _epilogue(gather: Gather, raw: Json, operation: Operation) -> Epilogue:
+    if raw is None and "identity" not in operation.epilogues:
+        gather.add(
+            "$.epilogue",
+            f"missing, `{operation.name}` is nothing without one",
+            f'for example {{"kind": "{operation.epilogues[0]}"}}',
+        )
+        return Epilogue(kind="identity")
     section = gather.object(
         {"kind": "identity"} if raw is None else raw, "$.epilogue", required=("kind",), optional=("dtype", "gate")
     )
@@ -251,12 +260,20 @@ def _epilogue(gather: Gather, raw: Json, operation: Operation) -> Epilogue:
     return Epilogue(kind=kind, dtype=dtype, gate=gate)
 
 
-def _numerics(gather: Gather, raw: Json, operation: Operation) -> FrozenMap[str, NumericValue]:
-    required = [rule.name for rule in operation.numerics if rule.default is None]
-    optional = [rule.name for rule in operation.numerics if rule.default is not None]
+def _numerics(
+    gather: Gather, raw: Json, operation: Operation, dtypes: Mapping[str, DType]
+) -> FrozenMap[str, NumericValue]:
+    rules = operation.rules(dtypes)
+    idle = [rule for rule in operation.numerics if rule not in rules]
+    required = [rule.name for rule in rules if rule.default is None]
+    optional = [rule.name for rule in rules if rule.default is not None] + [rule.name for rule in idle]
     section = gather.object(raw, "$.numerics", required=required, optional=optional) or {}
+    for rule in idle:
+        # where the dtype itself could not be read, that was reported, and nothing follows from it
+        if rule.name in section and rule.quantises is not None and rule.quantises in dtypes:
+            gather.add(f"$.numerics.{rule.name}", f"`{dtypes[rule.quantises]}` is not quantised to", "leave it out")
     numerics: dict[str, NumericValue] = {}
-    for rule in operation.numerics:
+    for rule in rules:
         if rule.name not in section:
             if rule.default is not None:
                 numerics[rule.name] = rule.default
@@ -289,7 +306,7 @@ def _real(gather: Gather, raw: Json, path: str) -> float | None:
     return value
 
 
-def _properties(gather: Gather, raw: Json, operation: Operation) -> Properties:
+def _properties(gather: Gather, raw: Json, operation: Operation, dtypes: Mapping[str, DType]) -> Properties:
     section = (
         gather.object(
             {} if raw is None else raw, "$.properties", optional=("deterministic", "graph_capture", "constant")
@@ -303,7 +320,7 @@ def _properties(gather: Gather, raw: Json, operation: Operation) -> Properties:
             flags[name] = value
         else:
             gather.add(f"$.properties.{name}", f"{gather.show(value)} is neither true nor false")
-    readable = [operand.name for operand in operation.operands if operand.access == "read"]
+    readable = [operand.name for operand in operation.present(dtypes) if operand.access == "read"]
     constant = gather.array(section.get("constant", []), "$.properties.constant")
     for index, operand_name in enumerate(constant):
         if operand_name not in readable:
@@ -315,9 +332,11 @@ def _properties(gather: Gather, raw: Json, operation: Operation) -> Properties:
     return Properties(constant=tuple(sorted({str(name) for name in constant})), **flags)
 
 
-def _pointer_names(operation: Operation, scales: Mapping[str, object], epilogue: Epilogue) -> tuple[str, ...]:
+def _pointer_names(
+    operation: Operation, dtypes: Mapping[str, DType], scales: Mapping[str, object], epilogue: Epilogue
+) -> tuple[str, ...]:
     """Return the names of the pointer arguments whose alignment a contract may state."""
-    names = [operand.name for operand in operation.operands]
+    names = [operand.name for operand in operation.present(dtypes)]
     names += [argument_name(name) for name in scales]
     return (*names, "bias") if epilogue.dtype is not None else tuple(names)
 

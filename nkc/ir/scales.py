@@ -22,6 +22,14 @@ def scale_shape(operand: Operand, scale: Scale, shape: dict[str, Dim]) -> tuple[
     return tuple(ceil_div(shape[axis], block) for axis, block in zip(operand.axes, scale.block, strict=True))
 
 
+def operand_extents(contract: Contract, operand: Operand) -> tuple[Extent, ...]:
+    """Return the shape of an operand as launch extents."""
+    *outer, last = operand.axes
+    if operand.times == 1:
+        return tuple(extent(contract, axis) for axis in operand.axes)
+    return (*(extent(contract, axis) for axis in outer), Extent(value=contract.exact(last) * operand.times))
+
+
 def extent(contract: Contract, dim: str, divisor: int = 1, multiple_of: int = 1) -> Extent:
     """Return an extent of a tensor for a launch guard: a number where the dim is exact."""
     value = contract.shape[dim]

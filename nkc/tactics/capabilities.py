@@ -55,7 +55,7 @@ class Capability(_Record, frozen=True, kw_only=True):
 
 
 class Family(_Record, frozen=True, kw_only=True):
-    """Tactics that differ in their tile. accumulate, combine: what its members guarantee, sorted."""
+    """Tactics that differ in their tile. accumulate, combine, reduce: what its members guarantee, sorted."""
 
     name: str
     operation: str
@@ -63,6 +63,7 @@ class Family(_Record, frozen=True, kw_only=True):
     tactics: int
     accumulate: tuple[str, ...]
     combine: tuple[str, ...]
+    reduce: tuple[str, ...]
 
 
 class Capabilities(_Record, frozen=True, kw_only=True):
@@ -154,6 +155,7 @@ def _families(tactics: Iterable[Tactic]) -> tuple[Family, ...]:
             tactics=len(group),
             accumulate=tuple(sorted({t.guarantees.accumulate for t in group if t.guarantees.accumulate})),
             combine=tuple(sorted({t.guarantees.combine for t in group if t.guarantees.combine})),
+            reduce=tuple(sorted({t.guarantees.reduce for t in group if t.guarantees.reduce})),
         )
         for name, group in sorted(members.items())
     )

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from nkc.ir import operations, targets
-from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, Dim, DType, Layout, dim_max, dim_min
+from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, Dim, DType, Layout, Reduce, dim_max, dim_min
 from nkc.ir.operation import Operand
 from nkc.ir.scales import leading_extent
 from nkc.tactics.reason import Nearest, Reason, StageName
@@ -260,7 +260,7 @@ class Serves:
     """The contract's numerical rule is one that this guarantee serves: the same, or a later one in its order."""
 
     field: str
-    guarantee: Accumulate | Combine
+    guarantee: Accumulate | Combine | Reduce
     name = "serves"
 
     def check(self, contract: Contract) -> Reason | None:
@@ -319,11 +319,15 @@ class OffsetsFitInt32:
     operand: str
     axes: tuple[str, str]
     unit: OffsetUnit
+    times: int = 1
     name = "offsets_fit_int32"
 
     def check(self, contract: Contract) -> Reason | None:
-        """Compute the largest offset."""
+        """Compute the largest offset; an operand that the contract does not have has none."""
+        if self.operand not in contract.dtypes:
+            return None
         rows, columns = (dim_max(contract.shape[axis]) for axis in self.axes)
+        columns *= self.times
         size = contract.dtypes[self.operand].size_bytes
         largest = rows * columns - 1 if self.unit is OffsetUnit.ELEMENTS else rows * columns * size
         if largest <= INT32_MAX:
@@ -434,7 +438,7 @@ def at_most(field: str, limit: int, why: str = "") -> AtMost:
 def offsets_fit_int32(operand: Operand, unit: OffsetUnit) -> OffsetsFitInt32:
     """Every offset into the operand fits a signed 32-bit integer."""
     rows, columns = operand.axes
-    return OffsetsFitInt32(operand.name, (rows, columns), unit)
+    return OffsetsFitInt32(operand.name, (rows, columns), unit, operand.times)
 
 
 def dtypes(**wanted: DType) -> tuple[Equals, ...]:

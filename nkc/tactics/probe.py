@@ -37,14 +37,17 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def variants(operation: Operation) -> Iterator[Variant]:
     """Yield every combination, operands in the operation's order; some of them the reader may refuse."""
-    named = {operand.name: operand.dtypes for operand in operation.operands} | dict(operation.intermediate_dtypes)
-    for dtypes in _products(named):
+    named: dict[str, tuple[DType | None, ...]] = {
+        operand.name: (*operand.dtypes, None) if operand.optional else operand.dtypes for operand in operation.operands
+    }
+    for chosen in _products(named | dict(operation.intermediate_dtypes)):
+        dtypes = {name: dtype for name, dtype in chosen.items() if dtype is not None}
         scaled = {
             operand.name: operand.scales.layouts
             for operand in operation.operands
-            if operand.scales is not None and dtypes[operand.name] in operand.scales.dtypes
+            if operand.scales is not None and operand.needs_scales(dtypes.get(operand.name))
         }
-        placed = {operand.name: operand.layouts for operand in operation.operands}
+        placed = {operand.name: operand.layouts for operand in operation.present(dtypes)}
         for layouts, scale_layouts in product(_products(placed), _products(scaled)):
             for epilogue in _epilogues(operation):
                 yield Variant(dtypes=dtypes, layouts=layouts, scale_layouts=scale_layouts, epilogue=epilogue)
@@ -53,7 +56,7 @@ def variants(operation: Operation) -> Iterator[Variant]:
 def probes(operation: Operation, arch: str, variant: Variant) -> Iterator[Contract]:
     """Yield the contracts of a variant on a target, at every typical size and under every rule worth asking."""
     sizes = {rule.name: rule.typical for rule in operation.dims}
-    rules = {rule.name: _worth_asking(rule) for rule in operation.numerics}
+    rules = {rule.name: _worth_asking(rule) for rule in operation.rules(variant.dtypes)}
     for shape, numerics in product(_products(sizes), _products(rules)):
         document = {
             "schema": CONTRACT_SCHEMA,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from nkc.ir.contract import Accumulate, Combine, Contract, Maturity, Schedule
+from nkc.ir.contract import Accumulate, Combine, Contract, Maturity, Reduce, Schedule
 from nkc.tactics.predicate import Aligned, Declares, IsTarget, Predicate
 
 
@@ -13,6 +13,7 @@ class Guarantees:
 
     accumulate: Accumulate | None = None
     combine: Combine | None = None
+    reduce: Reduce | None = None
     deterministic: bool
     graph_capture: bool
 
@@ -49,7 +50,7 @@ class Tactic:
     rank: lower is tried first; a committed tuning row goes before any rank. claim: the maturity it claims, capped by
     evidence. requires: every condition beside target and declared constants, which are asked of every tactic.
     lower: fills in schedule, grid, block, workspace and arguments of a contract that the predicates admit.
-    proofs: the small contracts on which the tactic is proven.
+    proofs: the small contracts on which the tactic is proven. geometry: how the name ends where no tile says it.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Tactic:
     schedule: Schedule
     lower: Callable[[Contract, "Tactic"], Contract]
     kernel: Kernel
+    geometry: str = ""
     declares: tuple[str, ...] = ()
     proofs: Callable[["Tactic"], tuple[Contract, ...]] = field(default=lambda _: ())
     note: str = ""
@@ -81,7 +83,9 @@ class Tactic:
     def family(self) -> str:
         """The name without its tile and what follows it: `gfx950.dense.fp8_mfma`."""
         tile = self.schedule.tile
-        return self.name if tile is None else self.name.partition(f"_{'x'.join(map(str, tile))}")[0]
+        if tile is None:
+            return self.name.removesuffix(f"_{self.geometry}")
+        return self.name.partition(f"_{'x'.join(map(str, tile))}")[0]
 
     def promised_alignment(self, argument: str) -> int | None:
         """Return the alignment (bytes) of a pointer argument that the code is compiled on; None where it assumes none.

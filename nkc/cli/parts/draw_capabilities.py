@@ -87,14 +87,16 @@ def _attributes(capability: "Capability") -> dict[str, str]:
     operation, variant = operations.get(capability.operation), capability.variant
     read, written = (
         " x ".join(
-            variant.dtypes[operand.name] for operand in operation.operands if (operand.access is Access.READ) is r
+            variant.dtypes[operand.name]
+            for operand in operation.present(variant.dtypes)
+            if (operand.access is Access.READ) is r
         )
         for r in (True, False)
     )
     layouts: dict[str, str] = {}
     for operand in operation.operands:
         if len(operand.layouts) > 1:
-            layouts[operand.name] = variant.layouts[operand.name]
+            layouts[operand.name] = variant.layouts.get(operand.name, NONE)
         if operand.scales is not None and len(operand.scales.layouts) > 1:
             layouts[argument_name(operand.name)] = variant.scale_layouts.get(operand.name, NONE)
     return {"target": capability.target, "read": read, **layouts, "written": written}
