@@ -89,6 +89,7 @@ def dense_launch(
     init: WorkspaceInit = WorkspaceInit.NONE,
     dynamic_bytes: int = 65536,
     identity: str = "",
+    fill: int | None = None,
 ) -> tuple[Launch, bytes]:
     """Return a launch record of a block-scaled dense kernel as the compiler writes it, and a stand-in object."""
     cuda = arch.startswith("sm_")
@@ -152,6 +153,8 @@ def dense_launch(
     symbol = f"dense_m{rows_word}_n{n}_k{k}"
     fixed = 0 if cuda else 1024
     parameters = "".join(f"param {each.offset} {each.size}\n" for each in arguments)
+    if fill is not None and isinstance(m, int):
+        parameters += f"fill 4 {m * n} {fill:x}\n"
     image = f"STANDIN\nsymbol {symbol}\nfixed {fixed}\nthreads 512\n{parameters}".encode() + b"\0"
     digest = hashlib.sha256(image).hexdigest()
     tag = hashlib.sha256(repr((arch, m, n, k, scales, workspace, identity)).encode()).hexdigest()[:24]
@@ -176,7 +179,9 @@ def dense_launch(
     return launch, image
 
 
-def write_bundle(root: Path, launches: list[tuple[Launch, bytes]], *, fallback: str | None = None) -> Path:
+def write_bundle(
+    root: Path, launches: list[tuple[Launch, bytes]], *, fallback: str | None = None, source: str | None = None
+) -> Path:
     """Write a compile output directory with these kernels, and one entry without an object where asked."""
     entries = []
     for launch, image in launches:
@@ -207,7 +212,7 @@ def write_bundle(root: Path, launches: list[tuple[Launch, bytes]], *, fallback: 
                 contract=f"{launch.id}/contract.json",
                 launch=f"{launch.id}/launch.json",
                 sha256=digests,
-                bindings=(Binding(source=f"{launch.symbol}.json", provenance={"model": "test"}),),
+                bindings=(Binding(source=source or f"{launch.symbol}.json", provenance={"model": "test"}),),
             )
         )
     if fallback is not None:

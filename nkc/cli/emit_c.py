@@ -1,0 +1,42 @@
+"""`nkc emit-c`: C11 launch functions for a bundle."""
+
+from pathlib import Path
+
+import click
+
+from nkc.runtime import bundle as bundles
+from nkc.runtime import kernargs
+
+
+@click.command("emit-c")
+@click.argument("path", metavar="BUNDLE", type=click.Path())
+@click.option("-o", "--output", metavar="DIR", required=True, type=click.Path(), help="Where the two files go.")
+@click.option("--prefix", metavar="NAME", default="nkc_kernels", show_default=True, help="Of files and of C names.")
+@click.option(
+    "--by-path", is_flag=True, help="Read the objects from a directory at run time instead of embedding them."
+)
+def command(path: str, output: str, prefix: str, by_path: bool) -> None:
+    """Write PREFIX.h and PREFIX.c: typed launch functions with all guards, no CUDA or HIP header needed."""
+    from nkc.emit import c
+    from nkc.emit.write import make_output, write_file
+
+    bundle = bundles.read(path)
+    kernels = [
+        c.CKernel(
+            launch=launch,
+            sources=tuple(
+                binding.source
+                for entry in bundle.manifest.entries
+                if entry.id == launch.id
+                for binding in entry.bindings
+            ),
+            path=entry.object or "",
+            image=bundle.image(entry),
+            kernargs=kernargs.plan(launch).static,
+        )
+        for entry, launch in bundle.entries()
+    ]
+    files = c.emit(kernels, prefix=prefix, plan=bundle.plan_digest(), embed=not by_path)
+    make_output(Path(output))
+    for name, text in files.items():
+        write_file(Path(output, name), text.encode())
