@@ -2,6 +2,24 @@
 
 import msgspec
 
+U = 2.0**-24
+"""fp32's unit roundoff."""
+U_BF16 = 2.0**-8
+"""bf16's: half an ulp at 1.0."""
+
+
+def gamma(n: float, u: float = U) -> float:
+    """Return n u / (1 - n u), what n roundings in a row may lose, relative."""
+    return n * u / (1 - n * u)
+
+
+def together(*errors: float) -> float:
+    """Return the relative error of stages that follow each other, each losing its part of what it is given."""
+    whole = 1.0
+    for error in errors:
+        whole *= 1 + error
+    return whole - 1
+
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One leaf stage in words and formulas; `nkc.verify.bounds` turns the formulas into numbers for given data.
@@ -16,6 +34,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     store: the type in which it is left, and how it is rounded.
     range: the largest and smallest values for which the error holds.
     error: the bound, as a formula.
+    bound: the formula's worst case for this contract as a number (`8.64e-06 S`); `-` where it has none of its own.
     acceptance: when a result passes.
     """
 
@@ -28,3 +47,4 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     range: str
     error: str
     acceptance: str
+    bound: str = "-"

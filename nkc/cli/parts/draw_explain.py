@@ -21,6 +21,7 @@ def draw_explain(record: "Explain") -> None:
     others = sum(candidate.target != record.target for candidate in record.candidates)
     if others:
         shown.append(Text(f"{others} candidates for other targets are left out here; --format json lists them", "dim"))
+    shown.append(_budget(record))
     if record.launch is not None:
         shown.append(_object(record))
     draw(*shown)
@@ -91,6 +92,14 @@ def _why(candidate: "CandidateRecord") -> str:
         hint = f" [nearest {nearest}]" if nearest not in ("", reason.wanted) else ""
         lines.append(f"{reason.field}: {reason.actual}, wanted {reason.wanted}{hint}")
     return "\n".join(lines)
+
+
+def _budget(record: "Explain") -> "Table":
+    """Return what each leaf stage may lose: the formula, and its worst case for this contract."""
+    drawn = table("stage", "accumulate", "may lose", "here at most")
+    for stage in record.budget:
+        drawn.add_row(stage.name, stage.accumulate, stage.error, stage.bound)
+    return drawn
 
 
 def _object(record: "Explain") -> "Table":

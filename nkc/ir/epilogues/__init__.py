@@ -14,6 +14,8 @@ class EpilogueKind:
 
     triton: the expression of the fp32 result, in terms of `acc` (and `bias_row`, `gate`, `up` where it has them).
     bias_dtypes: what a bias vector over n may be; empty where there is none. gated: columns are gate and up.
+    error: what it loses of its result y on its own, as a formula; None where it loses nothing. bound: as a number, `-`
+    where that hangs on the argument.
     """
 
     kind: str
@@ -21,6 +23,8 @@ class EpilogueKind:
     triton: str
     bias_dtypes: tuple[DType, ...] = ()
     gated: bool = False
+    error: str | None = None
+    bound: str = "-"
 
 
 def names() -> tuple[str, ...]:

@@ -4,6 +4,7 @@ Written as acc * 1 + bias: Triton folds a plain addition into the accumulator th
 the bias would be rounded with every product that follows.
 """
 
+from nkc.ir.budget import U
 from nkc.ir.contract import DType
 from nkc.ir.epilogues import EpilogueKind
 
@@ -12,4 +13,6 @@ EPILOGUE = EpilogueKind(
     meaning="acc + bias[n]",
     triton="tl.fma(acc, 1.0, bias_row)",
     bias_dtypes=(DType.BF16, DType.FP32),
+    error="u |y|",
+    bound=f"{U:.3g} |y|",
 )

@@ -3,5 +3,9 @@
 from nkc.ir.epilogues import EpilogueKind
 
 EPILOGUE = EpilogueKind(
-    kind="gated_silu", meaning="silu(gate) * up", triton="gate / (1.0 + tl.exp(-gate)) * up", gated=True
+    kind="gated_silu",
+    meaning="silu(gate) * up",
+    triton="gate / (1.0 + tl.exp(-gate)) * up",
+    gated=True,
+    error="(9 + 2 |gate|) u |y|",
 )

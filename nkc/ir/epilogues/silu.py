@@ -2,4 +2,6 @@
 
 from nkc.ir.epilogues import EpilogueKind
 
-EPILOGUE = EpilogueKind(kind="silu", meaning="acc / (1 + exp(-acc))", triton="acc / (1.0 + tl.exp(-acc))")
+EPILOGUE = EpilogueKind(
+    kind="silu", meaning="acc / (1 + exp(-acc))", triton="acc / (1.0 + tl.exp(-acc))", error="(8 + 2 |x|) u |y|"
+)

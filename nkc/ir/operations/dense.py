@@ -1,7 +1,7 @@
 """dense: D[M,N] = epilogue(A[M,K] times W[N,K] transposed), with block scales where the operands are fp8."""
 
-from nkc.ir import epilogues
-from nkc.ir.budget import Stage
+from nkc.ir import epilogues, targets
+from nkc.ir.budget import U_BF16, Stage, U, gamma, together
 from nkc.ir.contract import (
     Access,
     Accumulate,
@@ -74,42 +74,135 @@ def check(contract: Contract) -> list[Problem]:
 
 def stages(contract: Contract) -> tuple[Stage, ...]:
     """Return the leaf stages with their budgets; `S_b` is the sum over a block of |a b|, `S` that of |sa sb| S_b."""
+    epilogue = _epilogue(contract)
+    if not contract.scales:
+        return (_dot(contract), *epilogue, _store(contract))
+    return (_dot(contract), _promote(contract), *epilogue, _store(contract))
+
+
+def dot_error(contract: Contract) -> float | None:
+    """Return the worst relative error of one piece (a scale block, else K) against S_b; None on an unknown unit.
+
+    A unit that keeps 23 bits or more rounds every addition into its register: gamma_{n-1}, any order. Hopper's FP8
+    unit aligns: a step of g products loses (g + 1) 2^-kept of the largest addend, at most S_b and what was lost
+    before, and the register another 2^-bits of the sum.
+    """
+    terms = contract.scales["a"].block[1] if contract.scales else contract.exact("k")
+    accumulate = contract.numerics["accumulate"]
+    if accumulate is Accumulate.FP32_SEQUENTIAL:
+        return gamma(terms - 1)
+    facts = targets.get(contract.target.arch).facts
+    if accumulate is Accumulate.TENSOR_CORE_FP8:
+        names = ("group", "kept_bits", "register_bits")
+        if any(f"matrix_fp8_{name}" not in facts for name in names):
+            return None
+        group, kept, register = (int(facts[f"matrix_fp8_{name}"].value) for name in names)
+        return together(*[(group + 1) * 2.0**-kept + 2.0**-register] * -(-terms // group))
+    kind = _matrix_operand(contract)
+    if f"matrix_{kind}_truncates" not in facts:
+        return None
+    return gamma(terms - 1, 2 * U if facts[f"matrix_{kind}_truncates"].value else U)
+
+
+def product_error(contract: Contract) -> float | None:
+    """Return the worst relative error of the accumulator against S; None on an unknown unit.
+
+    Promotion rounds the scale product, the term, and once per block; chains that are added later round once each, and
+    there are at most as many as blocks.
+    """
+    dot = dot_error(contract)
+    if dot is None or not contract.scales:
+        return dot
+    blocks = contract.exact("k") // contract.scales["a"].block[1]
+    ascending = contract.numerics["combine"] is Combine.ASCENDING
+    return together(dot, gamma(2 + blocks + (0 if ascending else blocks - 1)))
+
+
+def _matrix_operand(contract: Contract) -> str:
+    """Return what a unit with 23 bits or more is fed: e4m3 as f16 where the fp8 unit keeps fewer."""
+    if not contract.scales:
+        return "bf16"
+    native = targets.get(contract.target.arch).facts.get("matrix_fp8_kept_bits")
+    return "fp8" if native is not None and int(native.value) >= 23 else "f16"
+
+
+def _number(error: float | None, unit: str) -> str:
+    return "unknown: the target states no matrix unit" if error is None else f"{error:.3g} {unit}"
+
+
+def _dot(contract: Contract) -> Stage:
     scaled = bool(contract.scales)
-    dot = Stage(
+    tensor_core = contract.numerics["accumulate"] is Accumulate.TENSOR_CORE_FP8
+    error = "gamma_127 S_b, u of the matrix unit" if scaled else "gamma_{k-1} S, u of the matrix unit"
+    if tensor_core:
+        error = "a step of 32: 33 addends truncated at 2^-13 of the largest, and the register at 2^-13"
+    return Stage(
         name="gemm.dot",
         source="codes not NaN; scales fp32, positive, finite" if scaled else "bf16, finite",
         load="u8" if scaled else "bf16",
         operand="e4m3fn, exact" if scaled else "bf16, exact",
         accumulate=f"fp32 by `{contract.numerics['accumulate']}`"
+        + (", 13 fraction bits kept, truncated, 128 terms at most" if tensor_core else "")
         + (", restarted for each scale block" if scaled else ""),
-        store="fp32 register",
+        store="fp32 register, 13 fraction bits used" if tensor_core else "fp32 register",
         range="sum <= 2.57e7, products are multiples of 2^-18" if scaled else "fp32",
-        error="gamma_127 S_b, u of the matrix unit" if scaled else "gamma_{k-1} S, u of the matrix unit",
+        error=error,
+        bound=_number(dot_error(contract), "S_b" if scaled else "S"),
         acceptance="bit-equal where every partial sum is representable, else the bound",
     )
-    promote = Stage(
+
+
+def _promote(contract: Contract) -> Stage:
+    chains = "" if contract.numerics["combine"] is Combine.ASCENDING else ", one a chain added"
+    roundings = "2 + blocks" if not chains else "2 blocks + 1"
+    return Stage(
         name="gemm.promote",
         source="gemm.dot",
         load="fp32 scales",
         operand="s = fl(sa sb); acc = fma(block, s, acc)",
-        accumulate=f"fp32, blocks by `{contract.numerics['combine']}`, one rounding a block",
+        accumulate=f"fp32, blocks by `{contract.numerics['combine']}`, one rounding a block{chains}",
         store="fp32 register",
         range=">= 1.9e-31 with scales above the quantisation floor, no underflow",
-        error="gamma_{129+blocks} S, u of the matrix unit",
+        error=f"gemm.dot's of S, then gamma_{{{roundings}}} S",
+        bound=_number(product_error(contract), "S"),
         acceptance="bound",
     )
-    store = Stage(
+
+
+def _epilogue(contract: Contract) -> tuple[Stage, ...]:
+    kind = epilogues.get(contract.epilogue.kind)
+    if kind.error is None:
+        return ()
+    return (
+        Stage(
+            name=f"epi.{kind.kind}",
+            source="the accumulator" + (", a bias" if kind.bias_dtypes else ""),
+            load=f"{contract.epilogue.dtype}, widened" if contract.epilogue.dtype is not None else "-",
+            operand=kind.meaning,
+            accumulate="-",
+            store="fp32 register",
+            range="fp32",
+            error=kind.error,
+            bound=kind.bound,
+            acceptance="bound",
+        ),
+    )
+
+
+def _store(contract: Contract) -> Stage:
+    rounds = contract.dtypes["out"] is DType.BF16
+    return Stage(
         name="gemm.store",
-        source="gemm.promote and the epilogue" if scaled else "gemm.dot and the epilogue",
+        source="gemm.promote and the epilogue" if contract.scales else "gemm.dot and the epilogue",
         load="-",
         operand="fp32",
         accumulate="-",
         store=f"{contract.dtypes['out']}, one rounding to nearest even",
         range="beyond the largest finite value: infinity",
-        error="u_b |y|" if contract.dtypes["out"] is DType.BF16 else "none",
+        error="u_b |y|" if rounds else "none",
+        bound=f"{U_BF16:.3g} |y|" if rounds else "0",
         acceptance="bound; RMS error / RMS <= 2.5e-3 (bf16); a row is NaN exactly where an input code is",
     )
-    return (dot, promote, store) if scaled else (dot, store)
 
 
 OPERATION = Operation(

@@ -3,7 +3,7 @@
 from nkc.ir.target import Basis, Fact, Target, Vendor
 
 _CUDA = "CUDA C++ programming guide, compute capability 9.0"
-_H200 = "one NVIDIA H200, driver 580.159.04: probe of one large and one small product"
+_H200 = "one NVIDIA H200, driver 580.159.04: a model with this value gave every bit of 532,480 sums"
 
 TARGET = Target(
     arch="sm_90",
@@ -20,19 +20,34 @@ TARGET = Target(
         "registers": Fact(value=65_536, unit="32-bit registers a multiprocessor", source=_CUDA, basis=Basis.DOCUMENTED),
         "ocp_fp8": Fact(value=True, unit="capability: e4m3, e5m2", source=_CUDA, basis=Basis.DOCUMENTED),
         "wgmma": Fact(value=True, unit="capability: fp8, f16, bf16", source=_CUDA, basis=Basis.DOCUMENTED),
+        "matrix_fp8_group": Fact(
+            value=32, unit="products that one step adds, with the accumulator", source=_H200, basis=Basis.MEASURED
+        ),
         "matrix_fp8_kept_bits": Fact(
-            value=13, unit="bits below the largest addend, one k32 step", source=_H200, basis=Basis.MEASURED
+            value=13, unit="bits of an addend below the step's largest", source=_H200, basis=Basis.MEASURED
+        ),
+        "matrix_fp8_register_bits": Fact(
+            value=13, unit="fraction bits of the accumulator", source=_H200, basis=Basis.MEASURED
         ),
         "matrix_fp8_truncates": Fact(value=True, unit="toward zero at an addition", source=_H200, basis=Basis.MEASURED),
-        "matrix_fp8_group": Fact(
-            value=32, unit="products an instruction adds at once", source=_H200, basis=Basis.MEASURED
+        "matrix_f16_group": Fact(
+            value=16, unit="products that one step adds, with the accumulator", source=_H200, basis=Basis.MEASURED
         ),
         "matrix_f16_kept_bits": Fact(
-            value=23, unit="bits below the largest addend", source=_H200, basis=Basis.MEASURED
+            value=25, unit="bits of an addend below the step's largest", source=_H200, basis=Basis.MEASURED
+        ),
+        "matrix_f16_register_bits": Fact(
+            value=23, unit="fraction bits of the accumulator", source=_H200, basis=Basis.MEASURED
         ),
         "matrix_f16_truncates": Fact(value=True, unit="toward zero at an addition", source=_H200, basis=Basis.MEASURED),
+        "matrix_bf16_group": Fact(
+            value=16, unit="products that one step adds, with the accumulator", source=_H200, basis=Basis.MEASURED
+        ),
         "matrix_bf16_kept_bits": Fact(
-            value=23, unit="bits below the largest addend", source=_H200, basis=Basis.MEASURED
+            value=25, unit="bits of an addend below the step's largest", source=_H200, basis=Basis.MEASURED
+        ),
+        "matrix_bf16_register_bits": Fact(
+            value=23, unit="fraction bits of the accumulator", source=_H200, basis=Basis.MEASURED
         ),
         "matrix_bf16_truncates": Fact(
             value=True, unit="toward zero at an addition", source=_H200, basis=Basis.MEASURED
