@@ -96,18 +96,24 @@ def _why(row: "Row") -> str:
     """Return what failed, first of all the first failing element."""
     if row.first is not None:
         at = ", ".join(map(str, row.first.index))
-        return (
-            f"{row.first_in}[{at}] is {row.first.got!r}, expected {row.first.expected!r} within {row.first.bound:.3g}"
-            f" ({row.failures} elements outside their bounds)"
-        )
+        told = f"{row.first_in}[{at}] is {row.first.got!r}, expected {row.first.expected!r}"
+        if row.failures:
+            return f"{told} within {row.first.bound:.3g} ({row.failures} elements outside their bounds)"
+        return f"{told} to the bit ({'; '.join([*row.hazards[:3], *_unmet(row)])})"
+    said = [*row.hazards[:3], *_unmet(row)]
+    return "; ".join(said) or f"RMS error over RMS is {row.err_ratio:.3g}, above its limit"
+
+
+def _unmet(row: "Row") -> list[str]:
+    """Return what was promised and did not hold, in words."""
     answers = {
         "bits differ where every bit is promised": row.bit_equal,
+        f"bits differ from those of the unit {row.notes.get('unit', '')}": row.model_bits,
         "runs differ": row.repeated,
         "graph replay differs": row.replay,
         "something was written outside the outputs": row.outside,
     }
-    said = [text for text, answer in answers.items() if answer == "failed"]
-    return "; ".join([*row.hazards[:3], *said]) or f"RMS error over RMS is {row.err_ratio:.3g}, above its limit"
+    return [text for text, answer in answers.items() if answer == "failed"]
 
 
 def _print_json(results: "list[tuple[Subject, Engine, tuple[Row, ...]]]") -> None:

@@ -42,7 +42,8 @@ class Check(_Record, frozen=True, kw_only=True):
 
     request: id of the contract as written. code_digest: of the kernel that ran. device and toolchain: what ran it and
     what compiled it. dims: values of bounded dims that were run. worst: largest error over its derived bound.
-    repeats: runs compared bit for bit. notes: the emulator's model and sampled fraction, the device's replays.
+    repeats: runs compared bit for bit. model_bits: every bit is that of the unit's model, which the notes name. notes:
+    the emulator's model and sampled fraction, the device's replays.
     """
 
     request: str
@@ -64,6 +65,7 @@ class Check(_Record, frozen=True, kw_only=True):
     outside: Answer
     hazards: tuple[str, ...]
     notes: dict[str, str]
+    model_bits: Answer = Answer.NOT_PROMISED
 
     @property
     def key(self) -> tuple[str, str, str, int]:

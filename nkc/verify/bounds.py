@@ -219,6 +219,20 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     bound: float
 
 
+def first_difference(
+    got: NDArray[np.generic], expected: NDArray[np.generic], where: NDArray[np.bool_]
+) -> Failure | None:
+    """Return the first element (row-major) whose fp32 value is not the expected one to the bit; None where all are.
+
+    got, expected: fp32 values [...]; only elements that `where` names are compared. -0.0 is not 0.0.
+    """
+    differs = (np.asarray(got, np.float32).view(np.uint32) != np.asarray(expected, np.float32).view(np.uint32)) & where
+    if not differs.any():
+        return None
+    place = tuple(int(i) for i in np.unravel_index(int(np.flatnonzero(differs.ravel())[0]), differs.shape))
+    return Failure(index=place, expected=float(expected[place]), got=float(got[place]), bound=0.0)
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a comparison found."""
 

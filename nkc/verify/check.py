@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 
 import msgspec
+import numpy as np
 
 from nkc.ir.contract import dim_min
-from nkc.verify.bounds import Failure
+from nkc.verify.bounds import Failure, first_difference
 from nkc.verify.engine import Answer, Engine, EngineName, Run
+from nkc.verify.oracles.matrix_unit import MatrixUnit
 from nkc.verify.regimes import Recipe, Regime
-from nkc.verify.subject import Judgement, Subject, dim_values, judge_of
+from nkc.verify.subject import Judge, Judgement, Subject, dim_values, judge_of
 
 DEFAULT_SEED = 1
 
@@ -18,7 +20,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """What one regime showed.
 
     worst: largest error over its bound. bit_equal, repeated, replay, outside: checks and their answers. dims: the
-    values of bounded dims that were run. first: the first element that failed, with the output it is in.
+    values of bounded dims that were run. model_bits: every bit is that of the model of the matrix unit which the notes
+    name; on a chip a finding, not a promise. first: the first element that failed, with the output it is in.
     """
 
     regime: str
@@ -36,6 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     outside: Answer
     hazards: tuple[str, ...]
     notes: dict[str, str]
+    model_bits: Answer = Answer.NOT_PROMISED
     first: Failure | None = None
     first_in: str | None = None
 
@@ -48,10 +52,13 @@ def verify(subject: Subject, engine: Engine, regimes: Iterable[Regime], *, seed:
 def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
     judge = judge_of(subject.contract.operation)
     values = dim_values(subject.contract)
+    unit = engine.unit(subject)
     runs: list[tuple[Run, Judgement]] = []
+    compared: list[tuple[Answer, dict[str, Failure]]] = []
     for dims in values:
         run = engine.run(subject, judge.tensors(subject.contract, recipe, dims), dims)
         runs.append((run, judge.judge(subject.contract, recipe, dims, run.outputs, run.covered)))
+        compared.append(_as_modelled(judge, subject, unit, recipe, dims, run))
     verdicts = [(name, verdict) for _, judged in runs for name, verdict in judged.verdicts.items()]
     checks = {
         "bit_equal": _all(_bits(run, judged) for run, judged in runs),
@@ -59,9 +66,15 @@ def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
         "replay": _all(run.replay for run, _ in runs),
         "outside": _all(run.outside for run, _ in runs),
     }
+    model_bits = _all(answer for answer, _ in compared)
+    if engine.model_decides:
+        checks["model_bits"] = model_bits
     hazards = tuple(dict.fromkeys(line for run, _ in runs for line in run.hazards))
     judged_well = all(judged.passed for _, judged in runs)
-    failed = next(((name, verdict.first) for name, verdict in verdicts if verdict.first is not None), (None, None))
+    wrong = [(name, verdict.first) for name, verdict in verdicts if verdict.first is not None]
+    wrong += [item for _, judged in runs for item in judged.differs.items()]
+    wrong += [item for _, differs in compared for item in differs.items() if engine.model_decides]
+    failed = wrong[0] if wrong else (None, None)
     return Row(
         regime=recipe.regime.value,
         seed=recipe.seed,
@@ -77,10 +90,39 @@ def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
         replay=checks["replay"],
         outside=checks["outside"],
         hazards=hazards,
-        notes=reduce(lambda left, right: {**left, **right}, (dict(run.notes) for run, _ in runs), {}),
+        notes=reduce(lambda left, right: {**left, **right}, (dict(run.notes) for run, _ in runs), _model(unit)),
+        model_bits=model_bits,
         first=failed[1],
         first_in=failed[0],
     )
+
+
+def _as_modelled(
+    judge: Judge, subject: Subject, unit: MatrixUnit | None, recipe: Recipe, dims: Mapping[str, int], run: Run
+) -> tuple[Answer, dict[str, Failure]]:
+    """Return whether every bit that a run stored is the model's, with what differs first.
+
+    Of a NaN only the place counts, and that is judged elsewhere.
+    """
+    if unit is None:
+        return Answer.NOT_PROMISED, {}
+    predicted = judge.predict(subject.contract, unit, recipe, dims)
+    if predicted is None:
+        return Answer.NOT_RUN, {}
+    differs = {}
+    for name, expected in predicted.items():
+        got = judge.decoded(subject.contract, name, run.outputs[name], dims)
+        held = ~np.isnan(expected)
+        if name in run.covered:
+            held &= run.covered[name].reshape(held.shape)
+        first = first_difference(got, expected, held)
+        if first is not None:
+            differs[name] = first
+    return (Answer.FAILED if differs else Answer.PASSED), differs
+
+
+def _model(unit: MatrixUnit | None) -> dict[str, str]:
+    return {} if unit is None else {"unit": unit.name}
 
 
 def _bits(run: Run, judged: Judgement) -> Answer:

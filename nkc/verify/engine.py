@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nkc.tactics.evidence import Answer
 from nkc.verify.memory import Bits, Tensor
+from nkc.verify.oracles.matrix_unit import MatrixUnit
 from nkc.verify.subject import Subject
 
 
@@ -44,16 +45,24 @@ class Run:
 
 
 class Engine(Protocol):
-    """One way to run a kernel."""
+    """One way to run a kernel.
+
+    runs_object: the object that was built, not the text it was built from. model_decides: bits that are not those of
+    `unit` are a failure. An emulator runs its model, so they are; a chip is only believed to.
+    """
 
     name: EngineName
     runs_object: bool
+    model_decides: bool
 
     def why_not(self, subject: Subject) -> str | None:
         """Return why this engine cannot run the subject here, or None where it can."""
 
     def device(self) -> str:
         """Return what the kernel runs on, as records name it."""
+
+    def unit(self, subject: Subject) -> MatrixUnit | None:
+        """Return the model whose every bit this engine is expected to show for the subject, None where none is."""
 
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run the kernel. Raises ToolError where it cannot be launched at all."""

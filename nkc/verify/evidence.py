@@ -32,6 +32,7 @@ def record(subject: Subject, engine: Engine, row: Row) -> Check:
         outside=row.outside,
         hazards=row.hazards,
         notes=dict(sorted(row.notes.items())),
+        model_bits=row.model_bits,
     )
 
 

@@ -12,9 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nkc.ir.contract import Bounded, Contract
+from nkc.ir.errors import ToolError
 from nkc.ir.launch import Launch
-from nkc.verify.bounds import Verdict
+from nkc.tactics import catalogue
+from nkc.tactics.tactic import Tactic
+from nkc.verify.bounds import Failure, Verdict
 from nkc.verify.memory import Bits, Tensor
+from nkc.verify.oracles.matrix_unit import MatrixUnit
 from nkc.verify.regimes import Recipe
 
 
@@ -48,10 +52,12 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """What the results of one run were worth.
 
     verdicts: by output argument. bit_equal: where the regime or the rule promises every bit, whether they agree.
+    differs: the first element that then does not, by output argument.
     """
 
     verdicts: dict[str, Verdict]
     bit_equal: bool | None = None
+    differs: dict[str, Failure] = {}
 
     @property
     def passed(self) -> bool:
@@ -74,6 +80,22 @@ class Judge(Protocol):
         covered: Mapping[str, NDArray[np.bool_]],
     ) -> Judgement:
         """Judge what a run left in the storage of each output; where `covered` names one, only those elements."""
+
+    def decoded(self, contract: Contract, name: str, bits: Bits, dims: Mapping[str, int]) -> NDArray[np.float32]:
+        """Return an output's storage as shaped fp32 values."""
+
+    def predict(
+        self, contract: Contract, unit: MatrixUnit, recipe: Recipe, dims: Mapping[str, int]
+    ) -> Mapping[str, NDArray[np.float32]] | None:
+        """Return every output (decoded, shaped) under a model of the matrix unit, None where that costs too much."""
+
+
+def tactic_of(subject: Subject) -> Tactic:
+    """Return the tactic that built a subject. Raises ToolError for one that this nkc does not know."""
+    try:
+        return catalogue.find(subject.contract.operation, subject.tactic)
+    except KeyError:
+        raise ToolError(f"{subject.launch.symbol}: no tactic is named `{subject.tactic}` (build it again)") from None
 
 
 @lru_cache(maxsize=16)

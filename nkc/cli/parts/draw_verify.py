@@ -17,7 +17,17 @@ _WORDS = {"passed": "yes", "failed": "NO", "not_run": "not run", "not_promised":
 def draw_rows(results: "Sequence[tuple[Subject, Engine, tuple[Row, ...]]]") -> None:
     """Print a table of all rows."""
     drawn = table(
-        "kernel", "regime", "verdict", "error/bound", "RMS ratio", "bits", "repeats", "replay", "outside", "notes"
+        "kernel",
+        "regime",
+        "verdict",
+        "error/bound",
+        "RMS ratio",
+        "bits",
+        "model",
+        "repeats",
+        "replay",
+        "outside",
+        "notes",
     )
     for subject, engine, rows in results:
         for place, row in enumerate(rows):
@@ -31,6 +41,7 @@ def draw_rows(results: "Sequence[tuple[Subject, Engine, tuple[Row, ...]]]") -> N
                 f"{row.worst:.3g}",
                 f"{row.err_ratio:.2e}",
                 _WORDS[row.bit_equal.value],
+                _WORDS[row.model_bits.value],
                 repeats,
                 _WORDS[row.replay.value],
                 outside,

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nkc.ir import targets
+from nkc.ir.contract import Accumulate
 from nkc.ir.errors import ToolError
 from nkc.ir.target import Vendor
 from nkc.verify.engine import Answer, EngineName, Run
 from nkc.verify.memory import POISON, Bits, Tensor
-from nkc.verify.subject import Subject
+from nkc.verify.oracles.matrix_unit import HOPPER_FP8, MatrixUnit
+from nkc.verify.subject import Subject, tactic_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +31,7 @@ class DeviceEngine:
 
     name = EngineName.DEVICE
     runs_object = True
+    model_decides = False
 
     def __init__(self, *, repeats: int = REPEATS, replays: int = REPLAYS) -> None:
         self.repeats = repeats
@@ -58,6 +61,10 @@ class DeviceEngine:
         from nkc.verify.engines.driver import driver_version
 
         return f"{torch.cuda.get_device_name()}, driver {driver_version()}"
+
+    def unit(self, subject: Subject) -> MatrixUnit | None:
+        """Return Hopper's FP8 unit for a kernel that uses it; of others the order inside a block is not known."""
+        return HOPPER_FP8 if tactic_of(subject).guarantees.accumulate is Accumulate.TENSOR_CORE_FP8 else None
 
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run once on poisoned outputs between red zones, repeat, then capture a graph and replay it."""

@@ -16,13 +16,17 @@ from nkc.verify.gfx950.emulate import EmulationReport, emulate, emulate_both_pol
 from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchSpec
 from nkc.verify.gfx950.mfma import MfmaModel
 from nkc.verify.memory import POISON, Bits, Tensor
-from nkc.verify.subject import Subject
+from nkc.verify.oracles.matrix_unit import MatrixUnit
+from nkc.verify.subject import Subject, tactic_of
 
 ISA = "gfx950"
 WHOLE_GRID = 512
 """Workgroups up to which a grid runs whole; larger ones are sampled (unless the kernel has atomics)."""
 SAMPLE = 48
 SERIAL_WAVES = 1
+WHOLE_BLOCK = "v_mfma_f32_16x16x128_f8f6f4"
+MFMA_ONCE = MatrixUnit(name="mfma_once", group=128, addend_fraction_bits=None)
+"""128 products and the accumulator added without loss, rounded to nearest once."""
 
 _ACCESS = {
     ContractAccess.READ: Access.IN,
@@ -36,6 +40,7 @@ class EmulatorEngine:
 
     name = EngineName.EMULATOR
     runs_object = True
+    model_decides = True
 
     def __init__(self, model: MfmaModel = MfmaModel.ONCE, *, jobs: int = 1) -> None:
         self.model = model
@@ -49,6 +54,11 @@ class EmulatorEngine:
     def device(self) -> str:
         """Return what the kernel runs on."""
         return f"emulator of {ISA}, MFMA model {self.model.value}"
+
+    def unit(self, subject: Subject) -> MatrixUnit | None:
+        """Return the unit that adds a whole scale block at once, under the model that rounds such a sum once."""
+        one_step = tactic_of(subject).kernel.pattern.matrix == (WHOLE_BLOCK,)
+        return MFMA_ONCE if one_step and self.model is MfmaModel.ONCE else None
 
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run with loads into LDS landing early and late, then again backwards; all must agree.

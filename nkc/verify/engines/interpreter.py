@@ -29,13 +29,13 @@ from nkc.ir.contract import Access, Contract, DType, WorkspaceInit
 from nkc.ir.errors import ToolError
 from nkc.ir.frozen import FrozenMap
 from nkc.ir.launch import ArgumentKind
-from nkc.tactics import catalogue
 from nkc.tactics.tactic import Lowered, Tactic
 from nkc.verify.engine import Answer, EngineName, Run
 from nkc.verify.engines import interpreter_worker as worker
 from nkc.verify.memory import POISON, STORAGE, Bits, Tensor
 from nkc.verify.numbers import bf16, fp8
-from nkc.verify.subject import Subject
+from nkc.verify.oracles.matrix_unit import MatrixUnit
+from nkc.verify.subject import Subject, tactic_of
 
 WHOLE_GRID = 256
 """Programs up to which a grid runs whole; larger ones are sampled (unless pieces meet in a workspace)."""
@@ -49,6 +49,7 @@ class InterpreterEngine:
 
     name = EngineName.INTERPRETER
     runs_object = False
+    model_decides = False
 
     def why_not(self, subject: Subject) -> str | None:
         """Return why this engine cannot run the subject, or None."""
@@ -68,6 +69,11 @@ class InterpreterEngine:
         from importlib.metadata import version
 
         return f"Triton {version('triton')}, interpreter on the CPU"
+
+    def unit(self, subject: Subject) -> MatrixUnit | None:
+        """Return None: numpy multiplies tiles in an order of its own."""
+        del subject
+        return None
 
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run the algorithm on decoded operands, twice where it keeps a workspace, and round what it leaves."""
@@ -94,14 +100,6 @@ class InterpreterEngine:
             bits_judged=False,
             notes={"sampled": f"{len(programs) / total:.4g}", "store": "not checked"},
         )
-
-
-def tactic_of(subject: Subject) -> Tactic:
-    """Return the tactic that built a subject. Raises ToolError for one that this nkc does not know."""
-    try:
-        return catalogue.find(subject.contract.operation, subject.tactic)
-    except KeyError:
-        raise ToolError(f"{subject.launch.symbol}: no tactic is named `{subject.tactic}` (build it again)") from None
 
 
 def kernel_text(contract: Contract, tactic: Tactic) -> str:
@@ -230,4 +228,4 @@ def _child() -> _Child:
     return child
 
 
-__all__ = ["InterpreterEngine", "kernel_text", "request_of", "tactic_of"]
+__all__ = ["InterpreterEngine", "kernel_text", "request_of"]

@@ -21,6 +21,8 @@ from nkc.verify.subject import Judgement, sizes
 
 F64 = NDArray[np.float64]
 FP32_OVERFLOW = 2.0**128
+PREDICTED_PRODUCTS = 1 << 27
+"""Products up to which every bit is predicted: some seconds."""
 
 
 def tensors(contract: Contract, recipe: Recipe, dims: Mapping[str, int]) -> tuple[Tensor, ...]:
@@ -45,13 +47,11 @@ def judge(
     covered: Mapping[str, NDArray[np.bool_]],
 ) -> Judgement:
     """Judge the output: within the bound everywhere; bit-equal where the data is exact."""
-    size = sizes(contract, dims)
-    shape = size["m"], size["n"]
-    bits = outputs["out"].reshape(shape)
-    value, bound = _expected(contract, recipe, size["m"])
+    m = sizes(contract, dims)["m"]
+    got = decoded(contract, "out", outputs["out"], dims)
+    value, bound = _expected(contract, recipe, m)
     stored_bf16 = contract.dtypes["out"] is DType.BF16
-    got = bf16.decode(bits.astype(np.uint16)) if stored_bf16 else bits.astype(np.float32)
-    kept = covered["out"].reshape(shape) if "out" in covered else np.ones(shape, np.bool_)
+    kept = covered["out"].reshape(got.shape) if "out" in covered else np.ones(got.shape, np.bool_)
     verdict = bounds.judge(
         np.where(kept, got, value),
         value,
@@ -59,7 +59,35 @@ def judge(
         overflow=bounds.BF16_OVERFLOW if stored_bf16 else FP32_OVERFLOW,
         err_ratio_limit=bounds.BF16_STORE_RATIO if stored_bf16 else None,
     )
-    return Judgement(verdicts={"out": verdict}, bit_equal=_bit_equal(contract, recipe, size["m"], bits, kept))
+    if recipe.regime is not Regime.EXACT:
+        return Judgement(verdicts={"out": verdict})
+    differs = bounds.first_difference(got, _exact(contract, recipe, m), kept)
+    return Judgement(
+        verdicts={"out": verdict}, bit_equal=differs is None, differs={} if differs is None else {"out": differs}
+    )
+
+
+def decoded(contract: Contract, name: str, bits: Bits, dims: Mapping[str, int]) -> NDArray[np.float32]:
+    """Return an output's storage as fp32 values [m, n]."""
+    size = sizes(contract, dims)
+    narrow = contract.dtypes[name] is DType.BF16
+    values = bf16.decode(bits.astype(np.uint16)) if narrow else bits.astype(np.float32)
+    return values.reshape(size["m"], size["n"])
+
+
+def predict(
+    contract: Contract, unit: MatrixUnit, recipe: Recipe, dims: Mapping[str, int]
+) -> Mapping[str, NDArray[np.float32]] | None:
+    """Return the output as this unit would make it, to the bit; None where that takes too long.
+
+    The unit's sums of each scale block, promoted in the chains of the sealed schedule, which are added left to right.
+    """
+    size = sizes(contract, dims)
+    if size["m"] * size["n"] * size["k"] > PREDICTED_PRODUCTS:
+        return None
+    operands, bias = _operands(contract, recipe, size["m"])
+    accumulator = dense.accumulator(operands, unit, chains=chains_of(contract, operands))
+    return {"out": _finished(contract, accumulator, bias)}
 
 
 def unit_of(contract: Contract) -> MatrixUnit:
@@ -69,8 +97,10 @@ def unit_of(contract: Contract) -> MatrixUnit:
     if accumulate is Accumulate.FP32_SEQUENTIAL:
         return FP32_FMA
     if accumulate is Accumulate.TENSOR_CORE_FP8:
-        assert facts["matrix_fp8_kept_bits"].value == HOPPER_FP8.addend_fraction_bits, "one measured unit"
-        return HOPPER_FP8
+        stated = tuple(facts[f"matrix_fp8_{name}"].value for name in ("group", "kept_bits", "register_bits"))
+        unit = HOPPER_FP8
+        assert stated == (unit.group, unit.addend_fraction_bits, unit.fraction_bits), "one measured unit"
+        return unit
     # On a chip whose fp8 unit keeps fewer bits, this rule is served through f16.
     native = facts["matrix_fp8_kept_bits"].value
     kind = "bf16" if not contract.scales else "fp8" if isinstance(native, int) and native >= 23 else "f16"
@@ -135,14 +165,15 @@ def _expected(contract: Contract, recipe: Recipe, m: int) -> tuple[F64, F64]:
     return value, bound
 
 
-def _bit_equal(contract: Contract, recipe: Recipe, m: int, bits: Bits, kept: NDArray[np.bool_]) -> bool | None:
-    """Return whether the bits agree where every one of them is promised; None where none is."""
-    if recipe.regime is not Regime.EXACT:
-        return None
+def _exact(contract: Contract, recipe: Recipe, m: int) -> NDArray[np.float32]:
+    """Return the output of exact data: every partial sum is representable, so the value is the accumulator."""
     operands, bias = _operands(contract, recipe, m)
-    result = dense.value(operands).astype(np.float32)  # every partial sum is representable, so this is the accumulator
+    return _finished(contract, dense.value(operands).astype(np.float32), bias)
+
+
+def _finished(contract: Contract, accumulator: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the output of an accumulator: the epilogue in fp32, then the one store."""
     if contract.epilogue.kind == "bias":
-        result = result + bias.astype(np.float32)  # one fp32 addition, before the one store
-    if contract.dtypes["out"] is DType.BF16:
-        return bool(np.array_equal(bits.astype(np.uint16)[kept], bf16.encode(result)[kept]))
-    return bool(np.array_equal(bits.astype(np.float32)[kept], result[kept]))
+        with np.errstate(invalid="ignore", over="ignore"):
+            accumulator = accumulator + bias.astype(np.float32)  # one fp32 addition
+    return bf16.rounded(accumulator) if contract.dtypes["out"] is DType.BF16 else accumulator
