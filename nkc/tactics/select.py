@@ -119,19 +119,25 @@ def _candidate(
 
 
 def _predicates(contract: Contract, tactic: Tactic, results: dict[Predicate, Reason | None]) -> list[Reason]:
-    """Evaluate every predicate; one that raises is a bug of ours and never a rejection."""
+    """Evaluate every predicate, each equal one once."""
     reasons = []
     for predicate in tactic.predicates:
-        if predicate not in results:
-            try:
-                results[predicate] = predicate.check(contract)
-            except Exception as error:
-                error.add_note(f"predicate_raised: {predicate} of {tactic.name}")
-                raise
-        reason = results[predicate]
+        try:
+            reason = results[predicate]  # the common case: hashing a predicate is what a selection spends its time on
+        except KeyError:
+            reason = results[predicate] = _ask(predicate, contract, tactic)
         if reason is not None:
             reasons.append(reason)
     return reasons or _as_written(contract, tactic)
+
+
+def _ask(predicate: Predicate, contract: Contract, tactic: Tactic) -> Reason | None:
+    """Ask one predicate; one that raises is a bug of ours and never a rejection."""
+    try:
+        return predicate.check(contract)
+    except Exception as error:
+        error.add_note(f"predicate_raised: {predicate} of {tactic.name}")
+        raise
 
 
 _AUTHORED: Mapping[str, tuple[str, ...]] = {
