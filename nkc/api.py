@@ -108,7 +108,11 @@ def check(path: PathLike) -> tuple[Problem, ...]:
 
 
 def explain(
-    contract: Contract | PathLike, *, allow_experimental: bool = False, only_tactic: str | None = None
+    contract: Contract | PathLike,
+    *,
+    allow_experimental: bool = False,
+    only_tactic: str | None = None,
+    strict_evidence: bool = False,
 ) -> "Explain":
     """Return why which tactic is selected, with every reason of every candidate; compiles nothing.
 
@@ -122,7 +126,9 @@ def explain(
         from nkc.emit.locate import read_explain
 
         return read_explain(Path(contract))
-    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
+    policy = Policy(
+        allow_experimental=allow_experimental, only_tactic=only_tactic, strict_evidence=strict_evidence
+    )
     return explained(select(_contract(contract), policy, book=book()))
 
 
@@ -167,6 +173,7 @@ def build_files(
     only_tactic: str | None,
     require_optimized: bool,
     on_object_mismatch: str,
+    strict_evidence: bool = False,
     progress: "Callable[[int], AbstractContextManager[Done]] | None" = None,
 ) -> Build:
     """Read, select, compile and write; `progress` is given the number of requests and told of each as it ends.
@@ -186,7 +193,9 @@ def build_files(
             outcomes = build.build_all(
                 requests,
                 toolchain,
-                policy=Policy(allow_experimental=allow_experimental, only_tactic=only_tactic),
+                policy=Policy(
+                    allow_experimental=allow_experimental, only_tactic=only_tactic, strict_evidence=strict_evidence
+                ),
                 on_mismatch=build.OnMismatch(on_object_mismatch),
                 done=done,
             )

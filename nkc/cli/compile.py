@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nkc import api
-from nkc.cli.parts.options import contract_argument, policy_options
+from nkc.cli.parts.options import contract_argument, policy_options, strict_option
 
 if TYPE_CHECKING:
     from nkc.emit.build import Outcome, Request
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
 @click.option("--keep", is_flag=True, help="Keep the rendered source and the compiler's intermediate texts.")
 @policy_options
+@strict_option
 @click.option("--require", type=click.Choice(["optimized"]), help="Exit 3 for a contract that ends in its fallback.")
 @click.option(
     "--on-object-mismatch",
@@ -33,6 +34,7 @@ def command(
     keep: bool,
     allow_experimental: bool,
     only_tactic: str | None,
+    strict_evidence: bool,
     require: str | None,
     on_object_mismatch: str,
 ) -> int:
@@ -47,6 +49,7 @@ def command(
         keep=keep,
         allow_experimental=allow_experimental,
         only_tactic=only_tactic,
+        strict_evidence=strict_evidence,
         require_optimized=require == "optimized",
         on_object_mismatch=on_object_mismatch,
         progress=_progress,

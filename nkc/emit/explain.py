@@ -37,6 +37,7 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     measured_here: whether this very contract has such a record.
     needs: what evidence is missing or stale, and what would restore it; null where nothing is.
     toolchains: that compiled the objects of those records.
+    foreign: those of them that are not the one installed here; `--strict-evidence` counts none of their records.
     state: what selection made of it.
     reasons: everything that rejects it; empty unless `rejected`.
     """
@@ -55,6 +56,7 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     measured_here: bool
     needs: str | None
     toolchains: tuple[str, ...]
+    foreign: tuple[str, ...]
     state: Literal["selected", "eligible", "rejected"]
     reasons: tuple[Reason, ...]
 
@@ -206,6 +208,7 @@ def _candidate(candidate: Candidate, selected: Candidate | None) -> CandidateRec
         measured_here=candidate.standing.measured_here,
         needs=candidate.standing.needs,
         toolchains=candidate.standing.toolchains,
+        foreign=candidate.standing.foreign,
         state="selected" if selected is not None and candidate is selected else state,
         reasons=candidate.reasons,
     )

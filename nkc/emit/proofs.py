@@ -21,7 +21,17 @@ def code_digests(tactic: Tactic) -> dict[str, str]:
 
 def book() -> Book:
     """Return what the evidence says, rendering proofs anew where files have changed since the index was made."""
-    return Book(digests=code_digests)
+    return Book(digests=code_digests, toolchain=installed_toolchain)
+
+
+def installed_toolchain() -> str | None:
+    """Return the compiler that a build here would use, as records name it; None where none is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"triton {version('triton')}"
+    except PackageNotFoundError:
+        return None
 
 
 def deciding_files(tactic: Tactic) -> tuple[str, ...]:
@@ -56,4 +66,4 @@ def write_index() -> None:
     (FOLDER / "index.json").write_bytes(encode(make_index()))
 
 
-__all__ = ["book", "code_digests", "deciding_files", "make_index", "write_index"]
+__all__ = ["book", "code_digests", "deciding_files", "installed_toolchain", "make_index", "write_index"]

@@ -4,7 +4,7 @@
 every file that decides it: while those agree, digests are known without rendering anything.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -102,7 +102,8 @@ class Standing(_Record, frozen=True, kw_only=True):
     maturity: the effective word. claimed: the catalogue's. engine: what ran the object for its proofs. proofs:
     contracts of the proof set with passing records in every regime at their current digests, of `proofs_wanted`.
     measured_here: this very contract has a passing record. needs: what is missing or stale, and what would restore it.
-    toolchains: the compilers that the counted records name.
+    toolchains: the compilers that the counted records name. foreign: those of them that are not the one installed
+    here: such records count, unless evidence is asked to be strict.
     """
 
     maturity: Maturity
@@ -113,6 +114,7 @@ class Standing(_Record, frozen=True, kw_only=True):
     measured_here: bool = False
     needs: str | None = None
     toolchains: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 Digests = Callable[[Tactic], Mapping[str, str]]
@@ -155,16 +157,25 @@ def _current(index: Index, entry: IndexEntry) -> bool:
 
 
 class Book:
-    """What the evidence says of tactics. digests: renders a tactic's proofs where the index no longer can tell.
+    """What the evidence says of tactics.
 
-    Without `digests`, evidence whose files have changed is stale: it counts for nothing until it is looked at again.
+    digests: renders a tactic's proofs where the index no longer can tell; without it, evidence whose files have
+    changed is stale, and counts for nothing until it is looked at again. toolchain: says which compiler is installed,
+    as records name it (`triton 3.9.0`), or None; asked only where there are records.
     """
 
-    def __init__(self, *, digests: Digests | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        digests: Digests | None = None,
+        toolchain: Callable[[], str | None] = lambda: None,
+        folder: Path | None = None,
+    ) -> None:
         self._digests = digests
+        self._toolchain = toolchain
         self._folder = folder
         self._known: dict[str, Mapping[str, str] | None] = {}
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[tuple[str, bool], Standing] = {}
 
     def proof_digests(self, tactic: Tactic) -> Mapping[str, str] | None:
         """Return request id to current code digest for the proof set; None where that cannot be told."""
@@ -177,35 +188,56 @@ class Book:
                 self._known[tactic.name] = self._digests(tactic) if self._digests is not None else None
         return self._known[tactic.name]
 
-    def standing(self, tactic: Tactic, request: str | None = None) -> Standing:
-        """Return a tactic's effective maturity; `request` is the contract it is being considered for."""
-        if tactic.name not in self._standings:
-            self._standings[tactic.name] = self._stands(tactic)
-        found = self._standings[tactic.name]
-        if request is None or not self._measured(tactic, request):
+    def standing(self, tactic: Tactic, request: str | None = None, *, strict: bool = False) -> Standing:
+        """Return a tactic's effective maturity; `request` is the contract it is being considered for.
+
+        strict: records of another toolchain than the installed one count for nothing.
+        """
+        key = tactic.name, strict
+        if key not in self._standings:
+            self._standings[key] = self._stands(tactic, strict=strict)
+        found = self._standings[key]
+        if request is None or not self._measured(tactic, request, strict=strict):
             return found
         return msgspec.structs.replace(found, measured_here=True)
 
-    def _measured(self, tactic: Tactic, request: str) -> bool:
+    def _measured(self, tactic: Tactic, request: str, *, strict: bool) -> bool:
         checks = [check for check in read_records(tactic.name, self._folder).checks if check.request == request]
         if not checks:
-            return False  # without rendering anything
-        digest = (self.proof_digests(tactic) or {}).get(request)
-        return any(check.passed and check.code_digest == digest for check in checks)
+            return False
+        digests = self.proof_digests(tactic) or {}
+        return any(proves(check, digests) for check in self._admitted(checks, strict=strict))
 
-    def _stands(self, tactic: Tactic) -> Standing:
+    def _admitted(self, checks: Iterable[Check], *, strict: bool) -> tuple[Check, ...]:
+        installed = self._toolchain() if strict else None
+        return tuple(check for check in checks if not strict or check.toolchain == installed)
+
+    def _stands(self, tactic: Tactic, *, strict: bool) -> Standing:
         claimed = tactic.claim
         if claimed is Maturity.REJECTED:
             return Standing(maturity=claimed, claimed=claimed)
-        checks = read_records(tactic.name, self._folder).checks
+        recorded = read_records(tactic.name, self._folder).checks
+        if not recorded:
+            needs = f"no evidence ({_remedy(tactic)})"
+            return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
+        checks = self._admitted(recorded, strict=strict)
         if not checks:
-            needs = f"no evidence (nkc verify --tactic {tactic.name} --record)"
+            named = ", ".join(sorted({check.toolchain for check in recorded}))
+            here = self._toolchain() or "no toolchain"
+            needs = f"records of {named}, and here is {here} ({_remedy(tactic)})"
             return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
         digests = self.proof_digests(tactic)
         if digests is None:
-            needs = f"its kernel's files have changed (nkc verify --tactic {tactic.name} --record)"
+            needs = f"its kernel's files have changed ({_remedy(tactic)})"
             return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
-        return _weigh(tactic, checks, digests)
+        standing = _weigh(tactic, checks, digests)
+        installed = self._toolchain()
+        foreign = tuple(name for name in standing.toolchains if installed is not None and name != installed)
+        return msgspec.structs.replace(standing, foreign=foreign)
+
+
+def _remedy(tactic: Tactic) -> str:
+    return f"nkc verify --tactic {tactic.name} --record"
 
 
 def _weigh(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str]) -> Standing:
@@ -246,7 +278,7 @@ def proves(check: Check, digests: Mapping[str, str]) -> bool:
 def _needs(
     tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str], whole: int, engine: str
 ) -> str | None:
-    remedy = f"nkc verify --tactic {tactic.name} --record"
+    remedy = _remedy(tactic)
     if whole < len(digests):
         stale = sum(check.code_digest != digests.get(check.request) for check in checks)
         failed = sum(not check.passed for check in checks)

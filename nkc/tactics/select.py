@@ -21,10 +21,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     allow_experimental: consider tactics without evidence.
     only_tactic: consider this one alone; lifts neither predicates nor `rejected`.
+    strict_evidence: records of another toolchain than the installed one count for nothing.
     """
 
     allow_experimental: bool = False
     only_tactic: str | None = None
+    strict_evidence: bool = False
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +81,16 @@ def select(
     results: dict[Predicate, Reason | None] = {}
     candidates = tuple(
         sorted(
-            (_candidate(contract, tactic, policy, results, book.standing(tactic, request)) for tactic in found),
+            (
+                _candidate(
+                    contract,
+                    tactic,
+                    policy,
+                    results,
+                    book.standing(tactic, request, strict=policy.strict_evidence),
+                )
+                for tactic in found
+            ),
             key=lambda c: c.tactic.name,
         )
     )

@@ -74,7 +74,7 @@ def test_explain_json_has_the_documented_keys() -> None:
     assert record["schema"] == "nkc.explain/1"
     assert record["request"] == nkc("id", GFX950).out.strip()
     assert record["disposition"] == "optimized"
-    assert record["policy"] == {"allow_experimental": True, "only_tactic": None}
+    assert record["policy"] == {"allow_experimental": True, "only_tactic": None, "strict_evidence": False}
     assert record["id"] is None  # nothing was built
     assert not {"resources", "launch", "source", "toolchain", "artifacts"} & set(record)
     names = [candidate["name"] for candidate in record["candidates"]]

@@ -55,7 +55,7 @@ def test_the_document_has_what_others_rely_on() -> None:
     assert document["schema"] == "nkc.explain/1"
     assert document["request"] == ir.contract_id(contract())
     assert document["id"] is None
-    assert document["policy"] == {"allow_experimental": True, "only_tactic": None}
+    assert document["policy"] == {"allow_experimental": True, "only_tactic": None, "strict_evidence": False}
     assert {"request", "disposition", "selected", "candidates", "contract"} <= set(document)
     for candidate in document["candidates"]:
         assert set(candidate) >= {

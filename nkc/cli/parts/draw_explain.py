@@ -78,11 +78,27 @@ def _candidates(record: "Explain") -> "Table":
     local = [candidate for candidate in record.candidates if candidate.target == record.target] or record.candidates
     for candidate in sorted(local, key=lambda c: (_STATES[c.state], len(c.reasons), c.effective_rank, c.name)):
         style = "green" if candidate.state == "selected" else None
-        maturity = candidate.maturity.value + (f" ({candidate.engine})" if candidate.engine else "")
         drawn.add_row(
-            candidate.name, candidate.state, str(candidate.effective_rank[1]), maturity, _why(candidate), style=style
+            candidate.name,
+            candidate.state,
+            str(candidate.effective_rank[1]),
+            _maturity(candidate),
+            _why(candidate),
+            style=style,
         )
     return drawn
+
+
+def _maturity(candidate: "CandidateRecord") -> str:
+    """Return the effective word with what stands behind it: engine, proofs, this very contract, other toolchains."""
+    behind = []
+    if candidate.engine is not None:
+        behind.append(f"{candidate.engine}, {candidate.proofs} of {candidate.proofs_wanted} proofs")
+    if candidate.measured_here:
+        behind.append("measured here")
+    if candidate.foreign:
+        behind.append(f"by {', '.join(candidate.foreign)}")
+    return candidate.maturity.value + (f" ({'; '.join(behind)})" if behind else "")
 
 
 def _why(candidate: "CandidateRecord") -> str:

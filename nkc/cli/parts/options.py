@@ -22,6 +22,13 @@ def format_option(*formats: str) -> Callable[[F], F]:
     )
 
 
+def strict_option(function: F) -> F:
+    """Add `--strict-evidence`."""
+    return click.option("--strict-evidence", is_flag=True, help="Let no record of another toolchain version count.")(
+        function
+    )
+
+
 def policy_options(function: F) -> F:
     """Add what a caller may allow: experiments, and one forced route."""
     function = click.option(
