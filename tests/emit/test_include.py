@@ -130,7 +130,7 @@ def test_cuda_templates_have_delimiters_that_leave_braces_alone(root: Path) -> N
 def test_templates_are_found_in_the_checkout_or_in_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "nkc"
     package.mkdir()
-    monkeypatch.setattr("nkc.__file__", str(package / "__init__.py"))
+    monkeypatch.setattr("nkc.ir.package.PACKAGE", package)
     assert templates.root() == tmp_path / "templates"
     (package / "_templates").mkdir()
     assert templates.root() == package / "_templates"
