@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nkc import ir
+from nkc.ir import operations, targets
 from nkc.ir.contract import Bounded, MultipleOf
 
 from ..fixtures.contracts import ABSENT, BASE, bf16, contract, document, problems
 
-_OPERATIONS = "dense"
-_TARGETS = "gfx942, gfx950, sm_100, sm_120, sm_89, sm_90"
+_OPERATIONS = ", ".join(operations.names())  # open sets: each member is a file
+_TARGETS = ", ".join(targets.names())
 _TOP = (
     "alignment, arguments, code, constants, dtypes, epilogue, fallback, launch, layouts, lds, maturity, numerics, "
     "operation, properties, provenance, scales, schedule, schema, shape, target, workspace"
