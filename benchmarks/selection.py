@@ -103,8 +103,10 @@ def scaling(contracts: Sequence["Contract"], tactics: Sequence["Tactic"]) -> boo
     for asked, sheets in cases:
         seconds, evaluations = cost(asked, sheets), len(asked) * len(sheets)
         single.append(seconds / evaluations)
-        cost = f"first {first:6.2f} ms   warm {warm:6.3f} ms"
-        print(f"{cost}   {len(selection.candidates)} candidates   {path.name}: {chosen}")
+        print(
+            f"{len(asked):9,} {len(sheets):8} {evaluations:12,} {seconds:8.2f} "
+            f"{single[-1] * 1e6:8.2f} {evaluations / seconds:9,.0f}"
+        )
     rate, by_contracts, by_tactics = 1 / single[2], single[2] / single[0], single[6] / single[4]
     print(
         f"cost of one candidate: {by_contracts:.2f} times with 4 times the contracts, {by_tactics:.2f} with the tactics"
