@@ -126,9 +126,7 @@ def explain(
         from nkc.emit.locate import read_explain
 
         return read_explain(Path(contract))
-    policy = Policy(
-        allow_experimental=allow_experimental, only_tactic=only_tactic, strict_evidence=strict_evidence
-    )
+    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic, strict_evidence=strict_evidence)
     return explained(select(_contract(contract), policy, book=book()))
 
 

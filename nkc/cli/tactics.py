@@ -31,6 +31,7 @@ def command(operation: str | None, target: str | None, form: str) -> None:
                 "proofs_wanted": stands.proofs_wanted,
                 "needs": stands.needs,
                 "toolchains": stands.toolchains,
+                "foreign": stands.foreign,
                 "accumulate": tactic.guarantees.accumulate,
                 "combine": tactic.guarantees.combine,
                 "reduce": tactic.guarantees.reduce,
@@ -46,15 +47,17 @@ def command(operation: str | None, target: str | None, form: str) -> None:
         return
     from nkc.cli.parts.console import draw, table
 
-    drawn = table("tactic", "rank", "maturity", "accumulate", "combine", "reduce", "note")
+    drawn = table("tactic", "rank", "maturity", "proofs", "accumulate", "combine", "reduce", "note", "wants")
     for row in rows:
         drawn.add_row(
             str(row["name"]),
             str(row["rank"]),
             f"{row['maturity']} ({row['engine']})" if row["engine"] else str(row["maturity"]),
+            f"{row['proofs']}/{row['proofs_wanted']}" if row["proofs_wanted"] else "-",
             str(row["accumulate"] or "-"),
             str(row["combine"] or "-"),
             str(row["reduce"] or "-"),
             str(row["note"]),
+            str(row["needs"] or "-"),
         )
     draw(drawn)

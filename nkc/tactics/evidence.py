@@ -188,6 +188,10 @@ class Book:
                 self._known[tactic.name] = self._digests(tactic) if self._digests is not None else None
         return self._known[tactic.name]
 
+    def records(self, tactic: Tactic) -> tuple[Check, ...]:
+        """Return everything that was recorded of a tactic."""
+        return read_records(tactic.name, self._folder).checks
+
     def standing(self, tactic: Tactic, request: str | None = None, *, strict: bool = False) -> Standing:
         """Return a tactic's effective maturity; `request` is the contract it is being considered for.
 
@@ -202,7 +206,7 @@ class Book:
         return msgspec.structs.replace(found, measured_here=True)
 
     def _measured(self, tactic: Tactic, request: str, *, strict: bool) -> bool:
-        checks = [check for check in read_records(tactic.name, self._folder).checks if check.request == request]
+        checks = [check for check in self.records(tactic) if check.request == request]
         if not checks:
             return False
         digests = self.proof_digests(tactic) or {}
@@ -216,7 +220,7 @@ class Book:
         claimed = tactic.claim
         if claimed is Maturity.REJECTED:
             return Standing(maturity=claimed, claimed=claimed)
-        recorded = read_records(tactic.name, self._folder).checks
+        recorded = self.records(tactic)
         if not recorded:
             needs = f"no evidence ({_remedy(tactic)})"
             return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)

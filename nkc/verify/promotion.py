@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nkc.ir.contract import Maturity
 from nkc.tactics.catalogue import folder_of, tactics_of
-from nkc.tactics.evidence import PROVING_ENGINES, REGIMES, Answer, Book, Check, read_records
+from nkc.tactics.evidence import PROVING_ENGINES, REGIMES, Answer, Book, Check
 from nkc.tactics.maturity import read_claims, write_claims
 from nkc.tactics.tactic import Tactic
 
@@ -29,7 +29,7 @@ def gates(tactic: Tactic, book: Book) -> tuple[Gate, ...]:
     digests = book.proof_digests(tactic) or {}
     if not digests:
         return (Gate(name="proof set", state="missing", what="the tactic has no proofs, or they cannot be rendered"),)
-    checks = [check for check in read_records(tactic.name).checks if check.engine in PROVING_ENGINES]
+    checks = [check for check in book.records(tactic) if check.engine in PROVING_ENGINES]
     return (
         Gate(name="proof set", state="met", what=f"{len(digests)} contracts"),
         *(_regime(regime, digests, checks) for regime in REGIMES),
@@ -62,7 +62,8 @@ def _answered(name: str, what: str, field: str, digests: Mapping[str, str], chec
     fresh = [check for check in checks if digests.get(check.request) == check.code_digest]
     good = {check.request for check in fresh if getattr(check, field) is Answer.PASSED}
     bad = [check for check in fresh if getattr(check, field) is Answer.FAILED]
-    state = "failed" if bad else "met" if good >= set(digests) else "missing"
+    stale = any(digests.get(check.request) != check.code_digest for check in checks)
+    state = "failed" if bad else "met" if good >= set(digests) else "stale" if stale else "missing"
     return Gate(name=name, state=state, what=f"{what}, {len(good)} of {len(digests)} proofs")
 
 
