@@ -17,7 +17,7 @@ from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
 
 WHOLE_LOOPS_BELOW_K = 1024
 """LLVM unrolls a shorter K loop whole. A tile that fills the registers then spills: 60 to 300 registers at K from 512
-to 768 for 128x256, none from 896 on (compiled with Triton 3.9). 256x128 spills with a bias at any K, and is left out."""
+to 768 for 128x256, none from 896 on (compiled with Triton 3.9). 256x128 spills with a bias at any K: left out."""
 
 
 class Row(NamedTuple):
