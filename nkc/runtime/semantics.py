@@ -40,10 +40,10 @@ def read(file: str, contract: bytes) -> dict[str, Value]:
 
 
 def real(value: Value) -> Value:
-    """Return a real written as a `float.hex` string as the number it is, everything else as it stands."""
+    """Return a real, also one written as a `float.hex` string, as the fp32 it is; everything else as it stands."""
     if isinstance(value, str) and value.lstrip("-").startswith("0x"):
-        return float.fromhex(value)
-    return value
+        value = float.fromhex(value)
+    return fp32(value) if isinstance(value, float) else value
 
 
 def fp32(value: float) -> float:

@@ -102,6 +102,47 @@ def test_epilogues_against_torchs_own_in_float64(kind, reference) -> None:
     assert torch.allclose(got.double(), reference(plain.double()), rtol=1e-5, atol=1e-6)
 
 
+def rows(m: int = 2, k: int = 256) -> torch.Tensor:
+    return torch.ones(m, k, dtype=torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "options"),
+    [
+        ("dense_fp8", operands(), {}),
+        ("dense_fp8", operands(), {"bias": torch.ones(256)}),
+        ("dense_fp8", operands(), {"epilogue": "gated_silu"}),
+        ("group_quant", {"x": rows()}, {}),
+        ("silu_mul_quant", {"x": rows()}, {"store_product": True}),
+        ("rms_norm_quant", {"x": rows(), "weight": rows()[0]}, {"eps": 1e-6, "residual": rows()}),
+    ],
+)
+def test_a_call_speaks_of_what_the_operation_declares_and_of_nothing_else(function, args, options) -> None:
+    """The names of arguments and rules are the compiler's; a rule that a call forgot would refuse every kernel."""
+    from nkc.ir import operations
+    from nkc.ir.scales import argument_name
+
+    call = getattr(runtime, function).resolve(**args, **options)
+    operation = operations.get(call.operation)
+    operand_names = {operand.name for operand in operation.operands}
+    known = operand_names | {argument_name(name) for name in operand_names} | {"bias"}
+    given = {**call.tensors, **call.outputs}
+    assert set(given) <= known
+    assert {operand.name for operand in operation.operands if not operand.optional} <= set(given)
+    wanted = {field for field in call.wanted if field.startswith("numerics.")}
+    assert wanted == {f"numerics.{rule.name}" for rule in operation.numerics}
+    assert set(call.wanted["epilogue.kind"]) <= set(operation.epilogues or ("identity",))
+
+
+@pytest.mark.parametrize("gate", ["halves", "interleaved"])
+def test_the_gated_epilogue_halves_the_columns(gate) -> None:
+    given = operands()
+    plain = runtime.dense_fp8(**given, out_dtype=torch.float32).double()
+    gates, ups = (plain[:, :128], plain[:, 128:]) if gate == "halves" else (plain[:, 0::2], plain[:, 1::2])
+    got = runtime.dense_fp8(**given, out_dtype=torch.float32, epilogue="gated_silu", gate=gate)
+    assert torch.allclose(got.double(), torch.nn.functional.silu(gates) * ups, rtol=1e-5, atol=1e-4)
+
+
 @pytest.mark.parametrize("flavour", ["divide", "reciprocal", "ue8m0"])
 @pytest.mark.parametrize("floor", [1e-10, 0.0])
 def test_group_quant_fallback_is_the_oracle_byte_for_byte(flavour, floor) -> None:
@@ -144,15 +185,17 @@ def test_row_12_the_largest_code_is_that_of_e4m3fn_and_fnuz_is_refused() -> None
 def test_silu_mul_quant_fallback_agrees_with_the_oracle(gate, staging) -> None:
     x = torch.randn(8, 512, generator=torch.Generator().manual_seed(2)).to(torch.bfloat16)
     wanted = oracle_silu(x.float().numpy(), order=Halves(gate), intermediate=Intermediate(staging))
-    codes, scales = runtime.silu_mul_quant(x, gate=gate, staging=staging)
+    codes, scales, product = runtime.silu_mul_quant(x, gate=gate, staging=staging, store_product=True)
+    bits = product.view(torch.uint16).numpy().astype(np.int32)
+    assert np.abs(bits - wanted.product.astype(np.int32)).max() <= 1
+    assert runtime.silu_mul_quant(x)[2] is None
     differ = codes.view(torch.uint8).numpy() != wanted.quantised.codes
     assert differ.mean() <= 1e-3
     assert np.allclose(scales.numpy(), wanted.quantised.scales, rtol=5e-7 if staging == "fp32" else 1e-2)
 
 
-@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize(("residual", "staging"), [(True, "bf16"), (True, "fp32"), (False, "bf16")])
 @pytest.mark.parametrize("one_plus", [True, False])
-@pytest.mark.parametrize("staging", ["rounded_h", "fp32_h"])
 def test_rms_norm_quant_fallback_agrees_with_the_oracle(residual, one_plus, staging) -> None:
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(8, 256, generator=generator).to(torch.bfloat16)
@@ -163,7 +206,7 @@ def test_rms_norm_quant_fallback_agrees_with_the_oracle(residual, one_plus, stag
         w.float().numpy(),
         eps=1e-6,
         residual=None if r is None else r.float().numpy(),
-        h=Intermediate.BF16 if staging == "rounded_h" else Intermediate.FP32,
+        h=Intermediate(staging),
         one_plus_weight=one_plus,
     )
     codes, scales, total = runtime.rms_norm_quant(x, w, eps=1e-6, residual=r, one_plus_weight=one_plus, staging=staging)
@@ -185,7 +228,7 @@ def test_m_major_scales_are_padded_as_asked() -> None:
 
 @pytest.mark.parametrize("name", ["group_quant", "silu_mul_quant"])
 def test_zero_rows_are_legal(name) -> None:
-    codes, scales = getattr(runtime, name)(torch.empty(0, 512, dtype=torch.bfloat16))
+    codes, scales, *_ = getattr(runtime, name)(torch.empty(0, 512, dtype=torch.bfloat16))
     assert codes.shape[0] == scales.shape[0] == 0
 
 
@@ -199,6 +242,7 @@ def test_zero_rows_are_legal(name) -> None:
         (lambda: runtime.group_quant(torch.ones(2, 128), leading_dim=1), "leading_dim 1 is below m 2"),
         (lambda: runtime.group_quant(torch.ones(2, 128, requires_grad=True)), "`x` requires grad"),
         (lambda: runtime.dense_fp8(**operands(), epilogue="bias"), "a bias is given exactly where"),
+        (lambda: runtime.dense_fp8(**operands(), gate="halves"), "gate is for the epilogue `gated_silu`"),
         (lambda: runtime.dense_fp8(**operands(), out_dtype=torch.float16), "out_dtype torch.float16 is not"),
     ],
 )

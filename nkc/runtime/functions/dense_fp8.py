@@ -14,7 +14,8 @@ _FP8 = torch.float8_e4m3fn
 # Strictest first; a kernel that guarantees one of these serves a call that asks for it or for a later one.
 _ACCUMULATE = ("fp32_sequential", "matrix_unit_fp32", "tensor_core_fp8")
 _COMBINE = ("ascending", "fixed_order")
-_EPILOGUES = ("identity", "bias", "silu", "gelu_tanh", "gelu_erf")
+_EPILOGUES = ("identity", "bias", "silu", "gelu_tanh", "gelu_erf", "gated_silu")
+_GATES = ("halves", "interleaved")
 
 
 def resolve(
@@ -25,6 +26,7 @@ def resolve(
     *,
     bias: torch.Tensor | None = None,
     epilogue: str | None = None,
+    gate: str | None = None,
     out_dtype: torch.dtype | None = None,
     accumulate: str | None = None,
     combine: str | None = None,
@@ -47,8 +49,13 @@ def resolve(
         raise UsageError(f"dense_fp8: out_dtype {dtype} is not torch.bfloat16 or torch.float32")
     if (bias is not None) != (epilogue == "bias"):
         raise UsageError("dense_fp8: a bias is given exactly where the epilogue is `bias`")
+    gated = epilogue == "gated_silu"
+    if (gate is not None and not gated) or (gated and n % 2):
+        raise UsageError("dense_fp8: gate is for the epilogue `gated_silu`, which needs an even n")
     tensors = {"a": a, "b": b, "a_scales": a_scales, "b_scales": b_scales}
     meaning: dict[str, tuple[Any, ...]] = {"epilogue.kind": (epilogue,)}
+    if gated:
+        meaning["epilogue.gate"] = (choice("dense_fp8", "gate", gate or _GATES[0], _GATES),)
     if bias is not None:
         shaped("dense_fp8", "bias", bias, (n,), torch.bfloat16, torch.float32)
         tensors["bias"] = bias
@@ -61,9 +68,9 @@ def resolve(
         operation="dense",
         tensors=tensors,
         wanted=meaning,
-        allocate=lambda: {"out": torch.empty((m, n), dtype=dtype, device=a.device)},
+        allocate=lambda: {"out": torch.empty((m, n // 2 if gated else n), dtype=dtype, device=a.device)},
         result=lambda outputs: outputs["out"],
-        key=signature(tensors, epilogue, dtype, accumulate, combine),
+        key=signature(tensors, epilogue, meaning.get("epilogue.gate"), dtype, accumulate, combine),
     )
 
 
@@ -76,14 +83,16 @@ def dense_fp8(
     *,
     bias: torch.Tensor | None = None,
     epilogue: str | None = None,
+    gate: str | None = None,
     out_dtype: torch.dtype | None = None,
     accumulate: str | None = None,
     combine: str | None = None,
 ) -> torch.Tensor:
-    """Return epilogue(a b^T) of shape [m, n].
+    """Return epilogue(a b^T) of shape [m, n], or [m, n/2] where it is gated.
 
     a [m, k] and b [n, k] are float8_e4m3fn; a_scales [m, k/128] and b_scales [ceil(n/128), k/128] fp32, in whatever
-    layout a kernel was built for. epilogue: identity, or bias where one is given. out_dtype: bf16.
+    layout a kernel was built for. epilogue: identity, or bias where one is given. gate: where gate and up columns of
+    `gated_silu` are, by default in halves. out_dtype: bf16.
     accumulate, combine: the loosest rule that is good enough, by default any that the bundle's contracts licensed.
     Errors: UsageError for arguments that no route may serve.
     """
@@ -94,31 +103,38 @@ def dense_fp8(
         b_scales,
         bias=bias,
         epilogue=epilogue,
+        gate=gate,
         out_dtype=out_dtype,
         accumulate=accumulate,
         combine=combine,
     )
     out = call.outputs["out"]
     (kind,) = call.wanted["epilogue.kind"]
-    accumulator = torch.zeros(out.shape, dtype=torch.float32, device=out.device)
-    columns = torch.arange(out.shape[1], device=out.device) // BLOCK
+    accumulator = torch.zeros((a.shape[0], b.shape[0]), dtype=torch.float32, device=out.device)
+    columns = torch.arange(b.shape[0], device=out.device) // BLOCK
     with _ieee_products():
         for block in range(a.shape[1] // BLOCK):
             span = slice(block * BLOCK, (block + 1) * BLOCK)
             products = a[:, span].float() @ b[:, span].float().t()
             scale = a_scales[:, block, None] * b_scales[columns, block][None, :]
             accumulator = torch.addcmul(accumulator, products, scale)
-    out.copy_(_epilogue(accumulator, kind, bias))
+    (columns_of_gate,) = call.wanted.get("epilogue.gate", (None,))
+    out.copy_(_epilogue(accumulator, kind, bias, columns_of_gate))
     return out
 
 
-def _epilogue(accumulator: torch.Tensor, kind: str, bias: torch.Tensor | None) -> torch.Tensor:
+def _epilogue(accumulator: torch.Tensor, kind: str, bias: torch.Tensor | None, gate: str | None) -> torch.Tensor:
     match kind:
         case "bias":
             assert bias is not None
             return accumulator + bias.float()
         case "silu":
             return accumulator / (1.0 + torch.exp(-accumulator))
+        case "gated_silu":
+            half = accumulator.shape[1] // 2
+            halves = (accumulator[:, :half], accumulator[:, half:])
+            gates, ups = halves if gate == "halves" else (accumulator[:, 0::2], accumulator[:, 1::2])
+            return gates / (1.0 + torch.exp(-gates)) * ups
         case "gelu_tanh":
             return torch.nn.functional.gelu(accumulator, approximate="tanh")
         case "gelu_erf":

@@ -25,7 +25,7 @@ def resolve(
     return Call(
         operation="group_quant",
         tensors=tensors,
-        wanted=rule.meaning(),
+        wanted={**rule.meaning(), "epilogue.kind": ("identity",)},
         allocate=lambda: quantise.make_outputs(m, k, rule, x.device),
         result=lambda outputs: (outputs["out"], outputs["out_scales"]),
         key=signature(tensors, rule),

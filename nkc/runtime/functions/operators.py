@@ -30,6 +30,7 @@ def dense_fp8(
     b_scales: torch.Tensor,
     bias: torch.Tensor | None = None,
     epilogue: str | None = None,
+    gate: str | None = None,
     out_dtype: torch.dtype | None = None,
     accumulate: str | None = None,
     combine: str | None = None,
@@ -42,6 +43,7 @@ def dense_fp8(
         b_scales,
         bias=bias,
         epilogue=epilogue,
+        gate=gate,
         out_dtype=out_dtype,
         accumulate=accumulate,
         combine=combine,
@@ -56,12 +58,14 @@ def _(
     b_scales: torch.Tensor,
     bias: torch.Tensor | None = None,
     epilogue: str | None = None,
+    gate: str | None = None,
     out_dtype: torch.dtype | None = None,
     accumulate: str | None = None,
     combine: str | None = None,
 ) -> torch.Tensor:
-    del a_scales, b_scales, bias, epilogue, accumulate, combine
-    return a.new_empty((a.shape[0], b.shape[0]), dtype=out_dtype or torch.bfloat16)
+    del a_scales, b_scales, bias, gate, accumulate, combine
+    columns = b.shape[0] // 2 if epilogue == "gated_silu" else b.shape[0]
+    return a.new_empty((a.shape[0], columns), dtype=out_dtype or torch.bfloat16)
 
 
 @torch.library.custom_op("nkc::group_quant", mutates_args=())
@@ -107,8 +111,8 @@ def silu_mul_quant(
     scale_layout: str | None = None,
     leading_dim: int | None = None,
 ) -> _Pair:
-    """As `nkc.runtime.silu_mul_quant`."""
-    return _silu_mul_quant(
+    """As `nkc.runtime.silu_mul_quant` without the product."""
+    codes, scales, _ = _silu_mul_quant(
         x,
         gate=gate,
         staging=staging,
@@ -118,6 +122,7 @@ def silu_mul_quant(
         scale_layout=scale_layout,
         leading_dim=leading_dim,
     )
+    return codes, scales
 
 
 @silu_mul_quant.register_fake

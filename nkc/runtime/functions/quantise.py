@@ -10,13 +10,11 @@ from typing import Any
 import torch
 
 from nkc.ir.errors import UsageError
+from nkc.ir.quantising import AMAX_FLOOR, FP8_MAX, GROUP
 from nkc.runtime.functions.arguments import choice
 from nkc.runtime.semantics import fp32
 
-GROUP = 128
-AMAX_FLOOR = 1e-10
 FP8 = torch.float8_e4m3fn
-FP8_MAX = 448.0
 FP8_ROUNDS_BEYOND = 464.0
 _FLAVOURS = ("divide", "reciprocal", "ue8m0")
 _OVERFLOWS = ("saturate", "ieee")

@@ -9,7 +9,7 @@ from nkc.runtime.functions.arguments import choice, matrix, refuse_gradients, sh
 from nkc.runtime.route import Call
 from nkc.runtime.semantics import fp32
 
-_STAGINGS = ("rounded_h", "fp32_h")
+_STAGINGS = ("bf16", "fp32")
 
 
 def resolve(
@@ -32,7 +32,9 @@ def resolve(
     shaped("rms_norm_quant", "weight", weight, (d,), torch.bfloat16, torch.float32)
     if not 0 < eps < 1:
         raise UsageError(f"rms_norm_quant: eps {eps} is not between 0 and 1")
-    staging = choice("rms_norm_quant", "staging", staging or "rounded_h", _STAGINGS)
+    staging = choice("rms_norm_quant", "staging", staging or "bf16", _STAGINGS)
+    if residual is None and staging == "fp32":
+        raise UsageError("rms_norm_quant: staging `fp32` without a residual: there is no sum that waits")
     rule = quantise.resolve_rule("rms_norm_quant", m, d, quantize, overflow, amax_floor, scale_layout, leading_dim)
     tensors = {"x": x, "weight": weight}
     if residual is not None:
@@ -48,9 +50,10 @@ def resolve(
         tensors=tensors,
         wanted={
             **rule.meaning(),
-            "numerics.eps": (fp32(eps),),
+            "epilogue.kind": ("identity",),
+            "numerics.epsilon": (fp32(eps),),
             "numerics.staging": (staging,),
-            "numerics.one_plus_weight": (one_plus_weight,),
+            "numerics.weight": ("one_plus" if one_plus_weight else "plain",),
             "numerics.reduce": ("sequential", "tree"),
         },
         allocate=allocate,
@@ -78,7 +81,7 @@ def rms_norm_quant(
     """Return codes [m, d], scales [m, d/128], and bf16(x + residual), None without a residual.
 
     x and residual [m, d] bf16, weight [d] bf16 or fp32, used as it is or as 1 + weight. staging: whether the sum is
-    normalised as rounded to bf16 (`rounded_h`) or in fp32 (`fp32_h`). The rest as in `group_quant`.
+    normalised as rounded to bf16 (the default) or in `fp32`. The rest as in `group_quant`.
     """
     call = resolve(
         x,
@@ -99,7 +102,7 @@ def rms_norm_quant(
     if residual is not None:
         h = h + residual.float()
         outputs["residual_out"].copy_(h)
-        if normalised == "rounded_h":
+        if normalised == "bf16":
             h = outputs["residual_out"].float()
     factor = weight.float() + 1.0 if one_plus_weight else weight.float()
     y = h * torch.rsqrt(h.square().mean(-1, keepdim=True) + eps) * factor

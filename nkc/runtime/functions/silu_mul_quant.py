@@ -17,6 +17,7 @@ def resolve(
     *,
     gate: str | None = None,
     staging: str | None = None,
+    store_product: bool = False,
     quantize: str | None = None,
     overflow: str | None = None,
     amax_floor: float | None = None,
@@ -33,13 +34,25 @@ def resolve(
     width = both // 2
     rule = quantise.resolve_rule("silu_mul_quant", m, width, quantize, overflow, amax_floor, scale_layout, leading_dim)
     tensors = {"x": x}
+
+    def allocate() -> dict[str, torch.Tensor]:
+        outputs = quantise.make_outputs(m, width, rule, x.device)
+        if store_product:
+            outputs["product"] = torch.empty((m, width), dtype=torch.bfloat16, device=x.device)
+        return outputs
+
     return Call(
         operation="silu_mul_quant",
         tensors=tensors,
-        wanted={**rule.meaning(), "epilogue.gate": (gate,), "numerics.staging": (staging,)},
-        allocate=lambda: quantise.make_outputs(m, width, rule, x.device),
-        result=lambda outputs: (outputs["out"], outputs["out_scales"]),
-        key=signature(tensors, gate, staging, rule),
+        wanted={
+            **rule.meaning(),
+            "epilogue.kind": ("gated_silu",),
+            "epilogue.gate": (gate,),
+            "numerics.staging": (staging,),
+        },
+        allocate=allocate,
+        result=lambda outputs: (outputs["out"], outputs["out_scales"], outputs.get("product")),
+        key=signature(tensors, gate, staging, store_product, rule),
         options=(gate, staging, rule),
     )
 
@@ -50,21 +63,24 @@ def silu_mul_quant(
     *,
     gate: str | None = None,
     staging: str | None = None,
+    store_product: bool = False,
     quantize: str | None = None,
     overflow: str | None = None,
     amax_floor: float | None = None,
     scale_layout: str | None = None,
     leading_dim: int | None = None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return codes [m, i] and scales [m, i/128] of silu(gate) * up, x [m, 2i] bf16.
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Return codes [m, i] and scales [m, i/128] of silu(gate) * up, x [m, 2i] bf16; and the product, None by default.
 
     gate: `halves` (gate columns, then up columns) or `interleaved`. staging: whether the product waits to be quantised
-    in `fp32` or rounded to `bf16`; they differ in 2 % of the codes. The rest as in `group_quant`.
+    in `fp32` or rounded to `bf16`; they differ in 2 % of the codes. store_product: return it in bf16 as well. The rest
+    as in `group_quant`.
     """
     call = resolve(
         x,
         gate=gate,
         staging=staging,
+        store_product=store_product,
         quantize=quantize,
         overflow=overflow,
         amax_floor=amax_floor,
@@ -76,8 +92,10 @@ def silu_mul_quant(
     half = wide.shape[1] // 2
     gates, ups = (wide[:, :half], wide[:, half:]) if order == "halves" else (wide[:, 0::2], wide[:, 1::2])
     product = gates / (1.0 + torch.exp(-gates)) * ups
+    outputs = call.outputs
+    if store_product:
+        outputs["product"].copy_(product)
     if waits_in == "bf16":
         product = product.to(torch.bfloat16).float()
-    outputs = call.outputs
     quantise.quantise(product, rule, outputs["out"], outputs["out_scales"])
-    return outputs["out"], outputs["out_scales"]
+    return outputs["out"], outputs["out_scales"], outputs.get("product")
