@@ -50,7 +50,7 @@ def test_cubin() -> None:
         (b"#!/bin/sh\n", "x: not an ELF file"),
         (HSACO[:40], "x: not a whole 64-bit little-endian ELF file"),
         (HSACO[:4] + b"\x01" + HSACO[5:], "x: not a whole 64-bit little-endian ELF file"),
-        (HSACO[:3000], "x: the section table reaches outside the file"),
+        (HSACO[:3000], "x: reading section 0 at offset"),
         (CUBIN[:-8], "x: the segment table reaches outside the file"),
         (HSACO[:18] + struct.pack("<H", 62) + HSACO[20:], "x: ELF machine 62 is neither AMD GPU (224) nor CUDA (190)"),
         (HSACO[:60] + b"\0\0" + HSACO[62:], "x: it has no AMDHSA metadata note"),

@@ -1,14 +1,15 @@
-"""Reading an ELF64 file as bytes from anywhere: every offset is checked, every fault is one `ObjectError`."""
+"""Reading an ELF64 file as bytes from anywhere: pyelftools reads it, and every fault is one `ObjectError`."""
 
+import io
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nkc.ir.errors import UsageError
 
-SHT_NOTE = 7
-SHT_NOBITS = 8
-SHT_SYMTAB = 2
-SHT_DYNSYM = 11
+if TYPE_CHECKING:
+    from elftools.elf.sections import Section as ElfSection
+    from elftools.elf.sections import Symbol as ElfSymbol
 
 
 class ObjectError(UsageError):
@@ -17,10 +18,10 @@ class ObjectError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One section. size: bytes, also of a section without contents (`.bss`-like), whose data is empty."""
+    """One section. size: bytes, also of one without contents (`.bss`-like), whose data is empty. note: holds notes."""
 
     name: str
-    type: int
+    note: bool
     address: int
     size: int
     link: int
@@ -30,7 +31,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbol:
-    """One symbol: its value is an address, `section` the index of the section it lies in."""
+    """One symbol: its value is an address, `section` the index of the section it lies in (0: none)."""
 
     name: str
     value: int
@@ -48,6 +49,7 @@ class Elf:
     abi_version: int
     flags: int
     sections: tuple[Section, ...]
+    symbols: tuple[Symbol, ...]
 
     def fault(self, what: str) -> ObjectError:
         """Return the error for something wrong in this file."""
@@ -56,23 +58,6 @@ class Elf:
     def section(self, name: str) -> Section | None:
         """Return the first section of that name, if there is one."""
         return next((section for section in self.sections if section.name == name), None)
-
-    def symbols(self) -> tuple[Symbol, ...]:
-        """Return the symbols of the symbol table, or of the dynamic one in a stripped file."""
-        kinds = [section.type for section in self.sections]
-        kind = SHT_SYMTAB if SHT_SYMTAB in kinds else SHT_DYNSYM
-        table = next((section for section in self.sections if section.type == kind), None)
-        if table is None:
-            return ()
-        if table.link >= len(self.sections):
-            raise self.fault(f"symbol table names string section {table.link}")
-        names = self.sections[table.link].data
-        return tuple(
-            Symbol(name=_name(names, name, self.file), value=value, size=size, section=index)
-            for name, _, _, index, value, size in struct.iter_unpack(
-                "<IBBHQQ", table.data[: len(table.data) // 24 * 24]
-            )
-        )
 
     def contents(self, symbol: Symbol) -> bytes:
         """Return the bytes a symbol covers."""
@@ -99,49 +84,63 @@ class Elf:
         return tuple(notes)
 
 
-def _name(strings: bytes, at: int, file: str) -> str:
-    end = strings.find(b"\0", at)
-    if end < 0:
-        raise ObjectError(f"{file}: a name reaches outside its string table (the file is damaged)")
-    return strings[at:end].decode("latin-1")
-
-
 def read_elf(data: bytes, file: str) -> Elf:
-    """Read the header and the sections of an ELF64 little-endian file. Raises ObjectError."""
+    """Read the header, sections and symbols of an ELF64 little-endian file. Raises ObjectError.
+
+    pyelftools trusts its input: what it makes of a damaged file is checked here, and what it trips over is one error.
+    """
     if data[:4] != b"\x7fELF":
         raise ObjectError(f"{file}: not an ELF file (nkc inspects HSACO and cubin files)")
     if len(data) < 64 or data[4:6] != b"\x02\x01":
         raise ObjectError(f"{file}: not a whole 64-bit little-endian ELF file (nkc inspects HSACO and cubin files)")
-    _, machine, _, _, segments, table, flags, _, segment, segment_count, size, count, names = struct.unpack_from(
-        "<HHIQQQIHHHHHH", data, 16
-    )
-    if segments + segment * segment_count > len(data):
-        raise ObjectError(f"{file}: the segment table reaches outside the file (the file is cut short or damaged)")
-    if count and (size != 64 or table + count * size > len(data)):
-        raise ObjectError(f"{file}: the section table reaches outside the file (the file is cut short or damaged)")
-    headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + index * 64) for index in range(count)]
-    bodies = []
-    for _, kind, _, _, offset, length, _, _, _, _ in headers:
-        if kind != SHT_NOBITS and offset + length > len(data):
-            raise ObjectError(f"{file}: a section reaches outside the file (the file is cut short or damaged)")
-        bodies.append(b"" if kind == SHT_NOBITS else data[offset : offset + length])
-    strings = bodies[names] if names < count else b"\0"
+    from elftools.elf.elffile import ELFFile  # loaded only where an object is read
+
+    try:
+        elf = ELFFile(io.BytesIO(data))
+        header = elf.header
+        sections = tuple(_section(section, len(data)) for section in elf.iter_sections())
+        if header["e_phoff"] + header["e_phentsize"] * header["e_phnum"] > len(data):
+            raise ValueError("the segment table reaches outside the file")
+        tables = [section for section in elf.iter_sections() if section["sh_type"] in ("SHT_SYMTAB", "SHT_DYNSYM")]
+        table = min(tables, key=lambda section: section["sh_type"] != "SHT_SYMTAB", default=None)
+        symbols = () if table is None else tuple(_symbol(symbol) for symbol in table.iter_symbols())
+    except Exception as error:
+        what = " ".join(str(error).split()) or type(error).__name__
+        raise ObjectError(f"{file}: {what[0].lower()}{what[1:]} (the file is cut short or damaged)") from None
+    (machine,) = struct.unpack_from("<H", data, 18)
     return Elf(
         file=file,
         machine=machine,
         os_abi=data[7],
         abi_version=data[8],
-        flags=flags,
-        sections=tuple(
-            Section(
-                name=_name(strings, name, file),
-                type=kind,
-                address=address,
-                size=length,
-                link=link,
-                info=info,
-                data=body,
-            )
-            for (name, kind, _, address, _, length, link, info, _, _), body in zip(headers, bodies, strict=True)
-        ),
+        flags=header["e_flags"],
+        sections=sections,
+        symbols=symbols,
+    )
+
+
+def _section(section: "ElfSection", file_bytes: int) -> Section:
+    header = section.header
+    empty = header["sh_type"] in ("SHT_NOBITS", "SHT_NULL")
+    if not empty and header["sh_offset"] + header["sh_size"] > file_bytes:
+        raise ValueError("a section reaches outside the file")
+    section.stream.seek(header["sh_offset"])
+    return Section(
+        name=section.name,
+        note=header["sh_type"] == "SHT_NOTE",
+        address=header["sh_addr"],
+        size=header["sh_size"],
+        link=header["sh_link"],
+        info=header["sh_info"],
+        data=b"" if empty else section.stream.read(header["sh_size"]),
+    )
+
+
+def _symbol(symbol: "ElfSymbol") -> Symbol:
+    section = symbol["st_shndx"]
+    return Symbol(
+        name=symbol.name,
+        value=symbol["st_value"],
+        size=symbol["st_size"],
+        section=section if isinstance(section, int) else 0,
     )

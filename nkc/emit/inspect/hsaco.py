@@ -8,7 +8,7 @@ import struct
 import msgspec
 
 from nkc.emit.inspect import gfx9
-from nkc.emit.inspect.elf import SHT_NOTE, Elf, Symbol
+from nkc.emit.inspect.elf import Elf, Symbol
 from nkc.emit.inspect.resources import MatrixUse, ObjectArgument, Resources
 
 EM_AMDGPU = 224
@@ -54,7 +54,7 @@ class _Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 def _metadata(elf: Elf) -> _Metadata:
     for section in elf.sections:
-        if section.type == SHT_NOTE:
+        if section.note:
             for owner, kind, text in elf.notes(section):
                 if (owner, kind) == (_NOTE_OWNER, _NOTE_METADATA):
                     try:
@@ -82,7 +82,7 @@ def read_hsaco(elf: Elf) -> Resources:
     if len(metadata.kernels) != 1:
         raise elf.fault(f"it holds {len(metadata.kernels)} kernels, not one")
     kernel = metadata.kernels[0]
-    symbols = elf.symbols()
+    symbols = elf.symbols
     descriptor = elf.contents(_symbol(elf, symbols, kernel.symbol))
     if len(descriptor) != _DESCRIPTOR_BYTES:
         raise elf.fault(f"its kernel descriptor has {len(descriptor)} bytes, not {_DESCRIPTOR_BYTES}")
