@@ -106,6 +106,7 @@ class CodeObject:
     symbol: str
     text: bytes
     text_address: int
+    text_offset: int  # of .text in the file
     entry: int
     end: int
     descriptor: Descriptor
@@ -160,6 +161,7 @@ def _read(data: bytes, elf: ELFFile, symbol: str | None) -> CodeObject:
         symbol=kernel.name,
         text=text.data(),
         text_address=address,
+        text_offset=int(text["sh_offset"]),
         entry=entry,
         end=entry + int(function["st_size"]),
         descriptor=descriptor,

@@ -214,6 +214,8 @@ def _decode(code: bytes, pc: int, name: str) -> Instruction:
     if opcode is None:
         raise DecodeError(f"unknown opcode {fields['op']}")
     mnemonic, widths = opcode
+    if name in ("MFMA", "VOP3P") and "vdst" not in widths:
+        raise DecodeError(f"{mnemonic} does not exist on gfx950")
     if stray := raw & _uncovered(name):
         raise DecodeError(f"{mnemonic}: reserved bits {stray:#x} are set")
     extra: dict[str, int] = {}
@@ -229,10 +231,13 @@ def _decode(code: bytes, pc: int, name: str) -> Instruction:
         size += 4
     if name in ("VOP1", "VOP2", "VOPC") and fields["src0"] in (DPP, SDWA):
         kind = "DPP" if fields["src0"] == DPP else "SDWAB" if name == "VOPC" else "SDWA"
-        word = int.from_bytes(code[pc + size : pc + size + 4].ljust(4, b"\0"), "little")
+        if len(code) < pc + size + 4:
+            raise DecodeError(f"the {kind} dword is cut off at the end of .text")
+        word = struct.unpack_from("<I", code, pc + size)[0]
         if stray := word & _uncovered(kind):
             raise DecodeError(f"{mnemonic}: reserved bits {stray:#x} of the {kind} dword are set")
         modifiers = _extract(word, isa.FORMATS[kind])
+        _check_modifiers(mnemonic, modifiers)
         scalar0 = modifiers.get("s0", 0)
         fields = {**fields, "src0": modifiers.pop("src0") + (0 if scalar0 else 256)}
         extra |= modifiers
@@ -247,6 +252,26 @@ def _decode(code: bytes, pc: int, name: str) -> Instruction:
     return Instruction(pc, size, name, mnemonic, operands, kept, raw, reads, writes)
 
 
+def _check_modifiers(mnemonic: str, modifiers: dict[str, int]) -> None:
+    """Refuse DPP controls and SDWA selections that the ISA does not define."""
+    control = modifiers.get("dpp", 0)
+    if control >= 0x100 and control not in _DPP_CONTROLS:
+        raise DecodeError(f"{mnemonic}: unknown DPP control {control:#x}")
+    for key in ("dst_sel", "src0_sel", "src1_sel"):
+        if modifiers.get(key, 0) == 7:
+            raise DecodeError(f"{mnemonic}: unknown SDWA selection {key} 7")
+    if modifiers.get("dst_unused", 0) == 3:
+        raise DecodeError(f"{mnemonic}: unknown SDWA modifier dst_unused 3")
+
+
+_DPP_CONTROLS = {
+    *range(0x101, 0x110),
+    *range(0x111, 0x120),
+    *range(0x121, 0x130),
+    *(0x130, 0x134, 0x138, 0x13C),
+    *range(0x140, 0x144),
+    *range(0x150, 0x160),
+}
 _TRAILING_CONSTANT = {"v_fmamk_f32", "v_fmaak_f32", "v_madmk_f16", "v_madak_f16", "s_setreg_imm32_b32"}
 
 
@@ -305,6 +330,8 @@ def _operands(
             out["data"] = _vector(fields["data"], widths["data"], acc)
         return out
     if name == "MUBUF":
+        if fields["lds"] and "_load_" not in mnemonic:
+            raise DecodeError(f"{mnemonic}: modifier lds on something that is not a load")
         if "vdata" in widths and not fields["lds"]:
             out["vdata"] = _vector(fields["vdata"], widths["vdata"], acc)
         if "srsrc" in widths:

@@ -39,9 +39,7 @@ class Engine:
         while runnable or waiting:
             if not runnable:
                 released = self._release(waiting)
-                if not released:
-                    self._deadlock(waiting)
-                    return
+                assert released is not None, "all live waves wait, so some barrier is complete"
                 runnable, waiting = released
                 continue
             runnable.sort(key=lambda item: item.pc)
@@ -159,10 +157,6 @@ class Engine:
             leaving.epoch = leaving.epoch + np.uint32(1)
             released.append(leaving)
         return released, still
-
-    def _deadlock(self, waiting: list[Waves]) -> None:
-        for w in waiting:
-            w.report(HazardKind.BARRIER_DEADLOCK, w.pc - 4, 0, f"{w.count} waves wait", w.count)
 
     def _check_barrier(self, w: Waves, node: Node) -> None:
         writes = [item for item in w.lgkm if item.kind == "write"]

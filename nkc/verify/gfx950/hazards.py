@@ -21,7 +21,6 @@ class HazardKind(enum.Enum):
     NOT_WRITABLE = "a store goes to a buffer that the launch only reads"
     WORKGROUP_OVERLAP = "two workgroups write the same bytes"
     CROSS_WORKGROUP_READ = "bytes of another workgroup are read without release and acquire between"
-    BARRIER_DEADLOCK = "waves wait at a barrier that the others never reach"
     NO_TERMINATION = "the instruction budget is used up"
     BAD_BRANCH = "control leaves the kernel's code"
     DMA_ORDER_DEPENDENCE = "the outcome depends on when a load into LDS lands"

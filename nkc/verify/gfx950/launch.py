@@ -208,9 +208,9 @@ def build_arena(code: CodeObject, spec: LaunchSpec, buffers: Mapping[str, Array]
     arena = Arena()
     addresses = {}
     pointers = [argument for argument in spec.arguments if argument.value is None]
+    if absent := [argument.name for argument in pointers if argument.name not in buffers]:
+        raise LaunchError(f"no buffer is given for argument {absent[0]}")
     for argument in sorted(pointers, key=lambda item: item.access is Access.IN):  # the shadow covers what is written
-        if argument.name not in buffers:
-            raise LaunchError(f"no buffer is given for argument {argument.name}")
         raw = np.ascontiguousarray(buffers[argument.name]).reshape(-1).view(np.uint8)
         addresses[argument.name] = arena.add(argument.name, raw, argument.access.permissions)
     kernarg = kernarg_segment(code, spec, addresses)

@@ -280,7 +280,7 @@ def _scratch(inst: Instruction, direction: str, size: int, kind: str, d16: str |
         at, lanes = locate(w)
         wave, lane = np.nonzero(lanes)
         values = np.moveaxis(w.V[data : data + words], 0, -1) >> shift
-        raw = np.ascontiguousarray(values[wave, lane]).view(np.uint8).reshape(len(wave), -1)[:, :size]
+        raw = np.ascontiguousarray(values[wave, lane]).view(np.uint8).reshape(len(wave), 4 * words)[:, :size]
         every = at[wave, lane][:, None] + np.arange(size)
         w.batch.scratch[w.row[wave][:, None], lane[:, None], every] = raw
         w.batch.scratch_defined[w.row[wave][:, None], lane[:, None], every] = True

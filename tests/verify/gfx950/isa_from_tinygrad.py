@@ -11,8 +11,26 @@ from pathlib import Path
 
 TABLE = Path(__file__).parents[3] / "nkc" / "verify" / "gfx950" / "isa.json"
 
-FORMATS = ("SOP1", "SOP2", "SOPC", "SOPK", "SOPP", "SMEM", "VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOP3P", "VOP3PX2",
-           "DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF")  # fmt: skip
+FORMATS = (
+    "SOP1",
+    "SOP2",
+    "SOPC",
+    "SOPK",
+    "SOPP",
+    "SMEM",
+    "VOP1",
+    "VOP2",
+    "VOPC",
+    "VOP3",
+    "VOP3SD",
+    "VOP3P",
+    "VOP3PX2",
+    "DS",
+    "FLAT",
+    "GLOBAL",
+    "SCRATCH",
+    "MUBUF",
+)
 
 RENAMED = {  # LLVM spells these with the type that the source leaves out
     "v_accvgpr_read": "v_accvgpr_read_b32",

@@ -25,29 +25,44 @@ OBJECTS: dict[str, tuple[str, dict[str, str], dict[str, int], int, dict[str, Any
     "fp8_128x128": ("gemm_fp8", FP8, _gemm(128, 128, 2), 4, {"matrix_instr_nonkdim": 16, "waves_per_eu": 1}),
     "fp8_256x128": ("gemm_fp8", FP8, _gemm(256, 128, 3), 8, {"matrix_instr_nonkdim": 16}),
     "fp8_kn": (
-        "gemm", {"A": "*fp8e4nv", "B": "*fp8e4nv", "C": "*fp32", "M": "i32"}, _gemm(64, 64, 2) | {"BK": 128}, 4,
+        "gemm",
+        {"A": "*fp8e4nv", "B": "*fp8e4nv", "C": "*fp32", "M": "i32"},
+        _gemm(64, 64, 2) | {"BK": 128},
+        4,
         {"matrix_instr_nonkdim": 16},
     ),
     "bf16_kn": (
-        "gemm", {"A": "*bf16", "B": "*bf16", "C": "*fp32", "M": "i32"}, _gemm(64, 64, 2) | {"BK": 64, "K": 256}, 4,
+        "gemm",
+        {"A": "*bf16", "B": "*bf16", "C": "*fp32", "M": "i32"},
+        _gemm(64, 64, 2) | {"BK": 64, "K": 256},
+        4,
         {"matrix_instr_nonkdim": 32},
     ),
     "f16_kn": (
-        "gemm", {"A": "*fp16", "B": "*fp16", "C": "*fp32", "M": "i32"}, _gemm(64, 64, 2) | {"BK": 64, "K": 256}, 4,
+        "gemm",
+        {"A": "*fp16", "B": "*fp16", "C": "*fp32", "M": "i32"},
+        _gemm(64, 64, 2) | {"BK": 64, "K": 256},
+        4,
         {"matrix_instr_nonkdim": 16},
     ),
     "quant": ("quant", QUANT, {"D": 512, "ROWS": 16}, 4, {}),
     "quant_flat": ("quant", QUANT, {"D": 512, "ROWS": 16}, 4, {"flat": True}),
     "softmax": ("softmax", {"X": "*bf16", "Y": "*bf16", "M": "i32"}, {"D": 1000, "DP": 1024}, 4, {}),
     "split_k_one": (
-        "split_k", SPLIT, {"N": 256, "K": 512, "BM": 16, "BN": 64, "SK": 4, "ARRIVE": 0, "LANES": 128}, 2,
+        "split_k",
+        SPLIT,
+        {"N": 256, "K": 512, "BM": 16, "BN": 64, "SK": 4, "ARRIVE": 0, "LANES": 128},
+        2,
         {"matrix_instr_nonkdim": 16},
     ),
     "split_k_all": (
-        "split_k", SPLIT, {"N": 256, "K": 512, "BM": 16, "BN": 64, "SK": 4, "ARRIVE": 1, "LANES": 128}, 2,
+        "split_k",
+        SPLIT,
+        {"N": 256, "K": 512, "BM": 16, "BN": 64, "SK": 4, "ARRIVE": 1, "LANES": 128},
+        2,
         {"matrix_instr_nonkdim": 16},
     ),
-}  # fmt: skip
+}
 
 
 def build(name: str) -> tuple[bytes, str, dict[str, Any]]:

@@ -29,8 +29,10 @@ def test_outputs_are_exact_and_no_detector_fires(name):
 def test_exact_data_gives_the_same_bits_under_every_model(name, model):
     case = CASES[name]()
     report = emulate(case.data, case.launch, case.buffers, model=model, checked=False, workgroups=(0, 1))
-    assert all((as_bytes(report.outputs[key])[report.written[key]] == as_bytes(value)[report.written[key]]).all()
-               for key, value in case.expected.items())  # fmt: skip
+    assert all(
+        (as_bytes(report.outputs[key])[report.written[key]] == as_bytes(value)[report.written[key]]).all()
+        for key, value in case.expected.items()
+    )
     assert report.written["C"].any()
 
 

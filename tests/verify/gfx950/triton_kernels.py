@@ -66,9 +66,20 @@ def softmax(X, Y, M, D: tl.constexpr, DP: tl.constexpr):
 
 @triton.jit
 def split_k(
-    A, B, C, WS, CNT, M, N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, SK: tl.constexpr,
-    ARRIVE: tl.constexpr, LANES: tl.constexpr,
-):  # fmt: skip
+    A,
+    B,
+    C,
+    WS,
+    CNT,
+    M,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    SK: tl.constexpr,
+    ARRIVE: tl.constexpr,
+    LANES: tl.constexpr,
+):
     """ARRIVE 0: one lane counts the workgroup, behind a barrier that does not wait for stores. 1: every lane counts."""
     pm = tl.program_id(0)
     pn = tl.program_id(1)
