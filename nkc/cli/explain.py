@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nkc import api
-from nkc.cli.parts.options import format_option, policy_options
+from nkc.cli.parts.options import format_option, policy_options, strict_option
 
 if TYPE_CHECKING:
     from nkc.emit.explain import Explain
@@ -16,14 +16,22 @@ if TYPE_CHECKING:
 @format_option("table", "json")
 @click.option("--why", metavar="TACTIC", help="Every reason of one candidate.")
 @policy_options
-def command(subject: str, form: str, why: str | None, allow_experimental: bool, only_tactic: str | None) -> None:
+@strict_option
+def command(
+    subject: str, form: str, why: str | None, allow_experimental: bool, only_tactic: str | None, strict_evidence: bool
+) -> None:
     """Explain the selection for CONTRACT without compiling, or what a built directory DIR holds.
 
     Every candidate is listed, selected or rejected, with all its reasons.
     """
     from nkc.emit.explain import encode
 
-    record = api.explain(subject, allow_experimental=allow_experimental, only_tactic=only_tactic)
+    record = api.explain(
+        subject,
+        allow_experimental=allow_experimental,
+        only_tactic=only_tactic,
+        strict_evidence=strict_evidence,
+    )
     if why is not None:
         _why(record, why, form)
     elif form == "json":
