@@ -3,18 +3,43 @@
 A build hands it contracts, it hands back code objects with everything needed to launch them, and an
 `explain.json` that says of every candidate why it was chosen or not. Nothing is decided on the request path.
 
-The command line's verbs are functions here: `nkc.read`, `nkc.identify`, `nkc.check`, `nkc.explain`, `nkc.compile`,
-`nkc.inspect`, `nkc.list_tactics`, `nkc.list_targets`. Importing nkc loads none of what they need.
+The command line's verbs are functions here: `nkc.read`, `nkc.identify`, `nkc.check`, `nkc.explain`, `nkc.near`,
+`nkc.diff`, `nkc.compile`, `nkc.inspect`, `nkc.list_tactics`, `nkc.list_targets`, `nkc.list_capabilities`. Importing nkc
+loads none of what they need.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nkc.api import check, compile, explain, identify, inspect, list_tactics, list_targets, read  # noqa: A004
+    from nkc.api import (
+        check,
+        compile,  # noqa: A004
+        diff,
+        explain,
+        identify,
+        inspect,
+        list_capabilities,
+        list_tactics,
+        list_targets,
+        near,
+        read,
+    )
 
 __version__ = "0.1.0"
 
-__all__ = ["check", "compile", "explain", "identify", "inspect", "list_tactics", "list_targets", "read"]
+__all__ = [
+    "check",
+    "compile",
+    "diff",
+    "explain",
+    "identify",
+    "inspect",
+    "list_capabilities",
+    "list_tactics",
+    "list_targets",
+    "near",
+    "read",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -16,11 +16,13 @@ from nkc.ir.errors import ContractError, NkcError, Problem, ToolError, UsageErro
 
 if TYPE_CHECKING:
     from nkc.emit.build import Outcome, Request
+    from nkc.emit.compare import Diff
     from nkc.emit.explain import Explain
     from nkc.emit.inspect import Resources
     from nkc.ir.manifest import Manifest
     from nkc.ir.target import Target
     from nkc.tactics.capabilities import Capabilities
+    from nkc.tactics.near import Near
     from nkc.tactics.tactic import Tactic
 
     Done = Callable[[Request, Outcome], None]
@@ -128,6 +130,35 @@ def explain(
         return read_explain(Path(contract))
     policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic, strict_evidence=strict_evidence)
     return explained(select(_contract(contract), policy, book=book()))
+
+
+def near(
+    contract: Contract | PathLike, *, allow_experimental: bool = False, only_tactic: str | None = None
+) -> "tuple[Near, ...]":
+    """Return the rejected candidates that an edit of the contract would admit, fewest and smallest edits first.
+
+    A directory that a build wrote gives the contract that it was built from.
+    """
+    from nkc.emit.proofs import book
+    from nkc.ir.reader import parse_document
+    from nkc.tactics.near import near as nearest
+    from nkc.tactics.select import Policy, select
+
+    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
+    if not isinstance(contract, Contract) and Path(contract).is_dir():
+        contract = parse_document(explain(contract).contract, str(contract))
+    return nearest(select(_contract(contract), policy, book=book()))
+
+
+def diff(
+    before: PathLike, after: PathLike, *, allow_experimental: bool = False, only_tactic: str | None = None
+) -> "Diff":
+    """Return what differs between two contract files, two built directories, or the outputs of two builds."""
+    from nkc.emit.compare import compare
+    from nkc.tactics.select import Policy
+
+    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
+    return compare(Path(before), Path(after), policy)
 
 
 def compile(  # noqa: A001 - the verb; nothing here calls the builtin
