@@ -187,6 +187,23 @@ def test_entries_are_paired_by_request_then_by_input(tmp_path: Path) -> None:
     assert (Part.BINDINGS, "$.entries[renamed.json].bindings[renamed.json]", Change.ADDED) in found
 
 
+def test_pairs_are_listed_by_request_and_one_input_pairs_once(tmp_path: Path) -> None:
+    sizes = range(64, 64 * 21, 64)
+    before = manifest(tmp_path / "1", **{f"same{n}": contract({"$.shape.n": n}) for n in sizes})
+    pairs = pair_entries(before, before)
+    assert [old.request for old, _ in pairs if old] == sorted(entry.request for entry in before.entries)
+    twice = [("x.json", contract({"$.shape.m": m, "$.shape.n": n})) for m in (1, 2) for n in sizes]
+    requests = b.gather_requests(twice)
+    many = b.write_all(tmp_path / "2", requests, b.build_all(requests, FakeToolchain(), policy=EXPERIMENTS))
+    one = manifest(tmp_path / "3", x=contract({"$.shape.m": 3}))
+    (_, matched), *others = sorted(pair_entries(one, many), key=lambda pair: pair[0] is None)
+    assert matched is not None
+    assert matched.request == min(entry.request for entry in many.entries)
+    listed = [new.request for _, new in others if new]
+    assert listed == sorted(listed)
+    assert len(listed) == len(many.entries) - 1
+
+
 def test_a_disposition_that_changes_is_selection(tmp_path: Path) -> None:
     asked = contract({"$.fallback": "framework"})
     (request,) = requests = b.gather_requests([("a.json", asked)])

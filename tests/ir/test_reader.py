@@ -262,6 +262,28 @@ def test_syntax_errors_carry_line_and_column(data: bytes, line: str) -> None:
     assert problems(data) == (line,)
 
 
+@pytest.mark.parametrize(
+    ("edits", "padding"),
+    [
+        ({"$.constants.c": 10**18 - 1}, 0),  # 18 digits
+        ({"$.constants.c": -(10**18) + 1}, 0),
+        ({"$.provenance": {"text": "\ud7ff\ue000\U0001f600"}}, 0),  # next to the surrogates, and a pair of them
+        ({"$.provenance.deep": json.loads("[" * 29 + "]" * 29)}, 0),
+        ({"$.launch.block": [64, 16, 1]}, 0),
+        ({}, 1 << 20),
+    ],
+    ids=["digits", "negative digits", "surrogates", "depth", "threads", "bytes"],
+)
+def test_what_reaches_a_limit_is_still_within_it(edits: dict[str, object], padding: int) -> None:
+    assert problems(json.dumps(document(edits)).encode().ljust(padding)) == ()
+
+
+@pytest.mark.parametrize("half", ["d800", "dbff", "dc00", "dfff"])
+def test_half_of_a_surrogate_pair_is_refused(half: str) -> None:
+    (line,) = problems(f'{{"\\u{half}": 1}}'.encode())
+    assert line == f'1:2: "\\u{half}" holds half of a surrogate pair (write the character itself)'
+
+
 def test_all_syntax_problems_are_found_at_once() -> None:
     data = b'{"a": NaN,\n "a": 1e999,\n "b": 1234567890123456789}'
     assert [line.partition(" ")[0] for line in problems(data)] == ["1:7:", "2:2:", "2:7:", "3:7:"]

@@ -291,6 +291,27 @@ def test_F07_weights_count_too() -> None:
     assert (reason.field, reason.nearest) == ("$.shape.n", INT32_MAX // 7168)
 
 
+def test_F07_the_nearest_number_of_rows_is_exact_where_it_does_not_divide() -> None:
+    reason = asked(p.offsets_fit_int32(DENSE.operand("out"), ELEMENTS), shape__m=1 << 30, shape__n=3)
+    assert reason is not None
+    assert reason.nearest == 715_827_882  # 3 * 715,827,883 is 2^31 + 1
+
+
+def test_F08_a_range_is_taken_at_its_largest_and_rows_that_do_not_fit_have_no_nearest() -> None:
+    predicate = p.ScaleOffsetsFitInt32("a", ELEMENTS)
+    fields = {"shape__m": span(0, 1 << 30), "shape__k": 3 * 128, "scales__a__layout": Layout.M_MAJOR}
+    reason = asked(predicate, **fields, scales__a__leading_dim=MultipleOf(multiple_of=1))
+    assert reason is not None
+    assert reason.actual == f"{3 * (1 << 30) - 1} with 3 groups of {1 << 30}"
+    assert reason.nearest is None
+    just = asked(predicate, **{**fields, "shape__m": 715_827_882}, scales__a__leading_dim=1 << 30)
+    assert just is not None
+    assert just.nearest == 715_827_883
+    tight = {**fields, "shape__m": 2, "shape__k": 128 * ((1 << 30) + 1)}
+    assert asked(predicate, **{**tight, "shape__k": 128 * (1 << 30)}, scales__a__leading_dim=2) is None
+    assert asked(predicate, **tight, scales__a__leading_dim=2) is not None
+
+
 def test_no_number_of_rows_helps_where_one_row_is_too_long() -> None:
     reason = asked(p.offsets_fit_int32(DENSE.operand("a"), BYTES), shape__m=2, shape__k=INT32_MAX + 1)
     assert reason is not None
