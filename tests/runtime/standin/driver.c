@@ -31,7 +31,9 @@ static int quiet;
 static int live_modules, live_memory;
 static char device_name[64] = "gfx950:sramecc+:xnack-";
 #ifdef STANDIN_CUDA
-static __thread void *current;
+static __thread void *contexts[16]; /* this thread's stack; the one on top is current */
+static __thread int depth;
+#define current (depth ? contexts[depth - 1] : NULL)
 #endif
 #ifdef STANDIN_HIP
 static __thread int current_device;
@@ -54,7 +56,7 @@ void standin_device(const char *name) { snprintf(device_name, sizeof device_name
 int standin_live(void) { return live_modules * 1000 + live_memory; }
 void standin_forget_context(void) {
 #ifdef STANDIN_CUDA
-    current = NULL;
+    depth = 0;
 #endif
 }
 
@@ -134,12 +136,16 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
 }
 int cuDevicePrimaryCtxRelease_v2(int device) { note("cuDevicePrimaryCtxRelease %d\n", device); return 0; }
 int cuDevicePrimaryCtxRelease(int device) { return cuDevicePrimaryCtxRelease_v2(device); }
-int cuCtxPushCurrent_v2(void *context) { current = context; return 0; }
+int cuCtxPushCurrent_v2(void *context) { contexts[depth++] = context; return 0; }
 int cuCtxPushCurrent(void *context) { return cuCtxPushCurrent_v2(context); }
-int cuCtxPopCurrent_v2(void **context) { *context = current; current = NULL; return 0; }
+int cuCtxPopCurrent_v2(void **context) {
+    if (!depth) return 201;
+    *context = contexts[--depth];
+    return 0;
+}
 int cuCtxPopCurrent(void **context) { return cuCtxPopCurrent_v2(context); }
 int cuCtxGetCurrent(void **context) { *context = current; return 0; }
-int cuCtxSetCurrent(void *context) { current = context; return 0; }
+int cuCtxSetCurrent(void *context) { contexts[depth ? depth - 1 : depth++] = context; return 0; }
 int cuCtxSynchronize(void) { ENTER("cuCtxSynchronize"); note("cuCtxSynchronize\n"); return 0; }
 int cuModuleLoadData(void **module, const void *image) {
     ENTER("cuModuleLoadData");
