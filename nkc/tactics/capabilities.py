@@ -4,18 +4,18 @@ Nothing is listed by hand. A capability is implemented where some tactic is elig
 allowed; otherwise it is unsupported for the reasons of the candidate that comes closest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Literal
 
 import msgspec
 
 from nkc.ir import operations, targets
-from nkc.ir.operation import Operation
+from nkc.ir.contract import Contract
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.evidence import Book
 from nkc.tactics.predicate import IsTarget, LdsFits, TargetHas
-from nkc.tactics.probe import Variant, probes, variants
+from nkc.tactics.probe import Variant, on_target, probes, variants
 from nkc.tactics.reason import Reason, StageName
 from nkc.tactics.select import Candidate, Policy, select
 from nkc.tactics.tactic import Tactic
@@ -82,35 +82,39 @@ def capabilities(operation_names: Iterable[str], archs: Iterable[str]) -> Capabi
     for name in operation_names:
         operation = operations.get(name)
         listed += [tactic for tactic in tactics_of(name) if tactic.target in archs]
-        legal = [variant for variant in variants(operation) if any(probes(operation, targets.names()[0], variant))]
-        found += [_capability(operation, arch, variant, book) for arch in archs for variant in legal]
+        read = ((variant, tuple(probes(operation, targets.names()[0], variant))) for variant in variants(operation))
+        legal = [(variant, contracts) for variant, contracts in read if contracts]
+        found += [_capability(variant, contracts, arch, book) for arch in archs for variant, contracts in legal]
     return Capabilities(families=_families(listed), capabilities=tuple(found))
 
 
-def _capability(operation: Operation, arch: str, variant: Variant, book: Book) -> Capability:
-    """Return one combination's state on one target."""
-    every = tactics_of(operation.name)
+def _capability(variant: Variant, contracts: Sequence[Contract], arch: str, book: Book) -> Capability:
+    """Return one combination's state on one target; contracts: it at every typical size, on any target."""
+    operation = contracts[0].operation
+    every = tactics_of(operation)
     local = tuple(tactic for tactic in every if tactic.target == arch)
-    asked = local or tuple({tactic.family: tactic for tactic in every}.values())  # of each family one member
+    members = {tactic.family: tactic for tactic in every}
+    asked = local or tuple(members.values())  # of each family one member, at one size: enough to see what a chip lacks
+    whole = {tactic.family for tactic in local}
     families: set[str] = set()
     closest: Candidate | None = None
-    for contract in probes(operation, arch, variant):
-        selection = select(contract, EXPERIMENTS, tactics=asked, book=book)
+    for contract in contracts if local else contracts[:1]:
+        selection = select(on_target(contract, arch), EXPERIMENTS, tactics=asked, book=book)
         families |= {candidate.tactic.family for candidate in selection.eligible}
         if not families:
             closest = min((*selection.candidates, *([closest] if closest else [])), key=_distance, default=None)
-        if not local:
-            break  # one size is enough to see what the chip lacks
+        elif families == whole:
+            break
     if families:
         return Capability(
-            operation=operation.name,
+            operation=operation,
             target=arch,
             variant=variant,
             state=State.IMPLEMENTED,
             families=tuple(sorted(families)),
         )
     return Capability(
-        operation=operation.name,
+        operation=operation,
         target=arch,
         variant=variant,
         state=State.UNSUPPORTED,
@@ -119,9 +123,10 @@ def _capability(operation: Operation, arch: str, variant: Variant, book: Book) -
     )
 
 
-def _distance(candidate: Candidate) -> tuple[int, tuple[int, int], str]:
-    """Order candidates by how many conditions fail, then as they would be tried."""
-    return len(candidate.reasons), *candidate.order
+def _distance(candidate: Candidate) -> tuple[int, int, tuple[int, int], str]:
+    """Order candidates by how many conditions on the contract fail, then by all that fail, then as they are tried."""
+    about_contract = [reason for reason in candidate.reasons if reason.predicate not in (IsTarget.name, *_LACKS)]
+    return len(about_contract), len(candidate.reasons), *candidate.order
 
 
 def _reasons(closest: Candidate | None, every: tuple[Tactic, ...], arch: str, *, local: bool) -> tuple[Reason, ...]:

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 import msgspec
 
-from nkc.ir import epilogues
-from nkc.ir.contract import CONTRACT_SCHEMA, Contract, DType, Epilogue, Gate, Layout, NumericValue
+from nkc.ir import epilogues, targets
+from nkc.ir.contract import CONTRACT_SCHEMA, Contract, DType, Epilogue, Gate, Layout, NumericValue, TargetRef
 from nkc.ir.errors import ContractError
 from nkc.ir.operation import NumericRule, Operand, Operation
 from nkc.ir.reader import parse_document
@@ -73,6 +73,11 @@ def probes(operation: Operation, arch: str, variant: Variant) -> Iterator[Contra
             yield parse_document(document)
         except ContractError:
             continue
+
+
+def on_target(contract: Contract, arch: str) -> Contract:
+    """Return the same contract for another chip; of what a contract says only the wave follows from the chip."""
+    return msgspec.structs.replace(contract, target=TargetRef(arch=arch, wave=targets.get(arch).wave))
 
 
 def _scale(operand: Operand, layout: Layout) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Draws capabilities as one compact table: rows that agree in every epilogue are merged, reasons are numbered."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nkc.cli.parts.console import draw, table
 from nkc.ir import operations
@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from nkc.tactics.capabilities import Capabilities, Capability
 
 NONE = "-"
+Attribute: TypeAlias = tuple[str, str]
+"""What kind of attribute, and of which operand: `target`, `read` and `written` dtypes, `layout`."""
 
 
 class Row(NamedTuple):
     """Combinations that agree: the values of every attribute, and the outcome in every column."""
 
-    attributes: dict[str, frozenset[str]]
+    attributes: dict[Attribute, frozenset[str]]
     outcomes: dict[str, str]
 
 
@@ -35,11 +37,11 @@ def draw_capabilities(found: "Capabilities") -> None:
             for attribute in rows[0].attributes
         }
         columns = list(rows[0].outcomes)
-        drawn = table("target", "operands", "layouts", *columns, title=f"{name}: {operations.get(name).summary}")
+        drawn = table("target", "operands", "layouts", *columns)
         for row in sorted(merge(rows), key=_unsupported):
             target, operands, layouts = _cells(row, every)
             drawn.add_row(target, operands, layouts, *(row.outcomes[column] for column in columns))
-        shown += [drawn, Text("")]
+        shown += [Text(f"{name}: {operations.get(name).summary}", "bold"), drawn, Text("")]
     why = table("", "unsupported: what the closest tactic wants")
     for note, number in notes.items():
         why.add_row(f"[{number}]", note)
@@ -68,7 +70,7 @@ def _unsupported(row: Row) -> bool:
 
 def _rows(capabilities: "list[Capability]", notes: dict[str, int]) -> list[Row]:
     """Return one row for each combination beside the epilogue."""
-    rows: dict[tuple[tuple[str, str], ...], dict[str, dict[str, str]]] = {}
+    rows: dict[tuple[tuple[Attribute, str], ...], dict[str, dict[str, str]]] = {}
     for capability in capabilities:
         place = rows.setdefault(tuple(_attributes(capability).items()), {})
         kind, detail = _column(capability.variant.epilogue)
@@ -82,24 +84,20 @@ def _rows(capabilities: "list[Capability]", notes: dict[str, int]) -> list[Row]:
     ]
 
 
-def _attributes(capability: "Capability") -> dict[str, str]:
-    """Return what makes a row, from the outermost to what is merged first."""
+def _attributes(capability: "Capability") -> dict[Attribute, str]:
+    """Return what makes a row, from the outermost to what is merged first: layouts, then what is written."""
     operation, variant = operations.get(capability.operation), capability.variant
-    read, written = (
-        " x ".join(
-            variant.dtypes[operand.name]
-            for operand in operation.present(variant.dtypes)
-            if (operand.access is Access.READ) is r
-        )
-        for r in (True, False)
-    )
-    layouts: dict[str, str] = {}
+    layouts: dict[Attribute, str] = {}
     for operand in operation.operands:
         if len(operand.layouts) > 1:
-            layouts[operand.name] = variant.layouts.get(operand.name, NONE)
+            layouts["layout", operand.name] = variant.layouts.get(operand.name, NONE)
         if operand.scales is not None and len(operand.scales.layouts) > 1:
-            layouts[argument_name(operand.name)] = variant.scale_layouts.get(operand.name, NONE)
-    return {"target": capability.target, "read": read, **layouts, "written": written}
+            layouts["layout", argument_name(operand.name)] = variant.scale_layouts.get(operand.name, NONE)
+    dtypes: dict[str, dict[Attribute, str]] = {"read": {}, "written": {}}
+    for operand in operation.operands:
+        kind = "read" if operand.access is Access.READ else "written"
+        dtypes[kind][kind, operand.name] = variant.dtypes.get(operand.name, NONE)
+    return {("target", ""): capability.target, **dtypes["read"], **layouts, **dtypes["written"]}
 
 
 def _column(epilogue: "Epilogue") -> tuple[str, str]:
@@ -121,12 +119,14 @@ def _outcome(capability: "Capability", notes: dict[str, int]) -> str:
     return f"{NONE} [{notes.setdefault(note, len(notes) + 1)}]"
 
 
-def _cells(row: Row, every: dict[str, frozenset[str]]) -> tuple[str, str, str]:
+def _cells(row: Row, every: dict[Attribute, frozenset[str]]) -> tuple[str, str, str]:
     """Return target, operands and layouts of a row as they are printed."""
-    layouts = [
-        f"{name} {'any' if values == every[name] - {NONE} and len(values) > 1 else ', '.join(sorted(values))}"
-        for name, values in row.attributes.items()
-        if name not in ("target", "read", "written") and values != {NONE}
-    ]
-    read, written = (", ".join(sorted(row.attributes[name])) for name in ("read", "written"))
-    return ", ".join(sorted(row.attributes["target"])), f"{read} -> {written}", "\n".join(layouts)
+    said: dict[str, list[str]] = {"target": [], "read": [], "written": [], "layout": []}
+    for (kind, name), values in row.attributes.items():
+        if values == {NONE}:
+            continue
+        whole = kind == "layout" and len(values) > 1 and values == every[kind, name] - {NONE}
+        words = "any" if whole else (", " if kind == "target" else " or ").join(sorted(values - {NONE}))
+        said[kind].append(f"{name} {words}{' or none' if NONE in values else ''}".strip())
+    read, written = ("; ".join(said[kind]) for kind in ("read", "written"))
+    return said["target"][0], f"{read}\n-> {written}", "\n".join(said["layout"])
