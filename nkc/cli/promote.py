@@ -16,7 +16,7 @@ def command(tactics: tuple[str, ...], only_check: bool) -> int:
     from nkc.emit.proofs import book
     from nkc.verify.promotion import gates, promote
 
-    chosen = list(dict.fromkeys(tactic for pattern in tactics for tactic in matching(pattern)))
+    chosen = list({tactic.name: tactic for pattern in tactics for tactic in matching(pattern)}.values())
     evidence = book()
     drawn = table("tactic", "gate", "state", "what")
     ready = []

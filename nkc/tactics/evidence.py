@@ -245,12 +245,16 @@ def _remedy(tactic: Tactic) -> str:
 
 
 def _weigh(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str]) -> Standing:
-    """Return the standing that records give at the current digests, by the strongest engine that proves all."""
+    """Return the standing that records give at the current digests, by the strongest engine that proves all.
+
+    A contract whose kernel failed any check of an engine that ran it is not proven, whatever else it passed.
+    """
     best: Standing | None = None
+    broken = {check.request for check in checks if _failed(check, digests)}
     for engine in PROVING_ENGINES:
         counted = [check for check in checks if check.engine == engine and proves(check, digests)]
         regimes = {request: {c.regime for c in counted if c.request == request} for request in digests}
-        whole = sum(found.issuperset(REGIMES) for found in regimes.values())
+        whole = sum(found.issuperset(REGIMES) and request not in broken for request, found in regimes.items())
         proven = whole == len(digests) > 0
         standing = Standing(
             maturity=Maturity.VERIFIED if proven and tactic.claim is not Maturity.EXPERIMENT else Maturity.EXPERIMENT,
@@ -267,6 +271,10 @@ def _weigh(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str]
             best = standing
     assert best is not None
     return best
+
+
+def _failed(check: Check, digests: Mapping[str, str]) -> bool:
+    return not check.passed and check.engine in PROVING_ENGINES and digests.get(check.request) == check.code_digest
 
 
 def proves(check: Check, digests: Mapping[str, str]) -> bool:

@@ -26,6 +26,8 @@ class Gate:
 
 def gates(tactic: Tactic, book: Book) -> tuple[Gate, ...]:
     """Return every gate: the proofs are known, each is within bound in every regime, and what it promises held."""
+    if tactic.claim is Maturity.REJECTED:
+        return (Gate(name="claim", state="failed", what="rejected on record, which nothing lifts"),)
     digests = book.proof_digests(tactic) or {}
     if not digests:
         return (Gate(name="proof set", state="missing", what="the tactic has no proofs, or they cannot be rendered"),)
