@@ -25,8 +25,8 @@ def table(*columns: str, title: str | None = None) -> "Table":
     from rich.table import Table
 
     made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        made.add_column(column, overflow="fold")
+    for index, column in enumerate(columns):
+        made.add_column(column, overflow="fold", no_wrap=index == 0)  # a name in two lines is no name to copy
     return made
 
 
