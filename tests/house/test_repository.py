@@ -70,12 +70,12 @@ def test_the_makefile_s_help_names_every_target() -> None:
 
 
 def test_the_readme_names_commands_files_and_folders_that_exist() -> None:
-    from click import Context
-
-    from nkc.cli import nkc as group
+    from nkc.cli import command_name
 
     readme = TEXTS["README.md"]
-    commands = set(group.list_commands(Context(group)))
+    modules = re.findall(r"^nkc/cli/([a-z]\w*)\.py$", "\n".join(TEXTS), re.MULTILINE)
+    commands = {command_name(module) for module in modules}
+    assert len(commands) > 6
     assert set(re.findall(r"`nkc ([a-z][a-z-]+)", readme)) <= commands
     assert commands - set(re.findall(r"\bnkc ([a-z-]+)\b", readme)) == set(), "a command the README does not know"
     for name in re.findall(r"`((?:nkc|templates|examples|benchmarks|tests)/[\w/.-]*)`", readme):
