@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nkc.verify.gfx950.code_object import CodeObject, read_code_object
-from nkc.verify.gfx950.engine import Engine
+from nkc.verify.gfx950.engine import Engine, Retired
 from nkc.verify.gfx950.hazards import Hazard, HazardKind, HazardLog
 from nkc.verify.gfx950.launch import Access, LaunchError, LaunchSpec, build_arena, start
 from nkc.verify.gfx950.lds import GrainTooCoarse, Lds
@@ -47,6 +47,8 @@ class EmulationReport:
     workgroups_total: int
     wave_instructions: int
     instructions: dict[str, int] = field(default_factory=dict)  # mnemonic -> times a wave executed it
+    executed: dict[int, int] = field(default_factory=dict)  # pc -> times a wave executed it
+    retired: dict[int, Retired] = field(default_factory=dict)  # pc of a wait -> what it completed
     missing: tuple[str, ...] = ()
 
     @property
@@ -83,15 +85,16 @@ def emulate(
     jobs: int = 1,
     budget: int = BUDGET,
     trace: Callable[..., None] | None = None,
+    program: Program | None = None,
 ) -> EmulationReport:
     """Run `data` (a gfx950 code object) with the given buffers; they are copied, never changed.
 
     `workgroups` chooses flat ids (x fastest) of the grid; None is all. `checked` off leaves the hazard detectors for
     registers and LDS out. `jobs` spreads batches over processes; a kernel with atomics always runs in one.
-    `trace` is called for every memory access (see `profile`).
+    `trace` is called for every memory access (see `traffic`). `program` spares decoding `data` again.
     Errors: `ObjectError`, `LaunchError`, `DecodeError` and `MissingFeatureError`, each naming what is wrong.
     """
-    program = _program(data, launch.symbol, model)
+    program = program or _program(data, launch.symbol, model)
     chosen = tuple(range(launch.workgroups)) if workgroups is None else tuple(dict.fromkeys(workgroups))
     _check(program.code, launch, chosen)
     atomics = program.has_atomics()
@@ -106,7 +109,7 @@ def emulate(
             ]
             results = [future.result() for future in futures]
     else:
-        results = [_run(data, launch, buffers, chosen, settings, trace)]
+        results = [_run(data, launch, buffers, chosen, settings, trace, program)]
     return _assemble(launch, buffers, chosen, settings, results)
 
 
@@ -124,7 +127,9 @@ class _Result:
     content: dict[str, Array]
     owner: dict[str, Array]
     hazards: tuple[Hazard, ...]
-    counts: dict[str, int]
+    executed: dict[int, int]
+    retired: dict[int, Retired]
+    mnemonics: dict[int, str]
 
 
 def _check(code: CodeObject, launch: LaunchSpec, chosen: tuple[int, ...]) -> None:
@@ -145,9 +150,10 @@ def _run(
     chosen: tuple[int, ...],
     settings: _Settings,
     trace: Callable[..., None] | None = None,
+    program: Program | None = None,
 ) -> _Result:
     """Run workgroups batch after batch on one arena."""
-    program = _program(data, launch.symbol, settings.model)
+    program = program or _program(data, launch.symbol, settings.model)
     grain = program.lds_grain()
     while True:
         try:
@@ -181,6 +187,7 @@ def _run_with_grain(
     )
     lds_bytes = code.descriptor.group_segment_fixed_size + launch.dynamic_lds_bytes
     counts: dict[int, int] = {}
+    retired: dict[int, Retired] = {}
     per_batch = max(1, settings.batch_waves // launch.waves)
     with np.errstate(all="ignore"):
         for first in range(0, len(chosen), per_batch):
@@ -189,16 +196,25 @@ def _run_with_grain(
             start(waves, launch, state)
             engine = Engine(program, batch, settings.budget)
             engine.run(waves)
-            for pc, count in engine.counts.items():
-                counts[pc] = counts.get(pc, 0) + count
-    by_name: dict[str, int] = {}
-    for pc, count in counts.items():
-        name = program.mnemonics[pc]
-        by_name[name] = by_name.get(name, 0) + count
+            _add(counts, engine.counts)
+            for pc, seen in engine.retired.items():
+                retired.setdefault(pc, Retired()).add(seen)
     names = [item.name for item in launch.arguments if item.value is None and item.access is not Access.IN]
     owner = {name: arena.owner[slice(*arena.spans[name])].copy() for name in names}
     content = {name: arena.bytes_of(name).copy() for name in names}
-    return _Result(content=content, owner=owner, hazards=log.hazards(), counts=by_name)
+    return _Result(
+        content=content,
+        owner=owner,
+        hazards=log.hazards(),
+        executed=counts,
+        retired=retired,
+        mnemonics=dict(program.mnemonics),
+    )
+
+
+def _add(total: dict[int, int], part: dict[int, int]) -> None:
+    for key, count in part.items():
+        total[key] = total.get(key, 0) + count
 
 
 def _fresh(
@@ -240,12 +256,14 @@ def _assemble(
     log = HazardLog()
     content = {name: part.copy() for name, part in results[0].content.items()}
     owner = {name: part.copy() for name, part in results[0].owner.items()}
-    counts = dict(results[0].counts)
+    executed, retired, mnemonics = dict(results[0].executed), dict(results[0].retired), dict(results[0].mnemonics)
     log.merge(results[0].hazards)
     for result in results[1:]:
         log.merge(result.hazards)
-        for mnemonic, count in result.counts.items():
-            counts[mnemonic] = counts.get(mnemonic, 0) + count
+        _add(executed, result.executed)
+        for pc, seen in result.retired.items():
+            retired.setdefault(pc, Retired()).add(seen)
+        mnemonics |= result.mnemonics
         for name, theirs in result.owner.items():
             mine = theirs >= 0
             clash = mine & (owner[name] >= 0)
@@ -255,6 +273,9 @@ def _assemble(
                 log.add(HazardKind.WORKGROUP_OVERLAP, 0, "(store)", int(theirs[at]), 0, detail, int(clash.sum()))
             content[name][mine] = result.content[name][mine]
             owner[name][mine] = theirs[mine]
+    counts: dict[str, int] = {}
+    for pc, count in executed.items():
+        counts[mnemonics[pc]] = counts.get(mnemonics[pc], 0) + count
     outputs = {name: raw.view(buffers[name].dtype).reshape(buffers[name].shape) for name, raw in content.items()}
     return EmulationReport(
         model=settings.model,
@@ -266,6 +287,8 @@ def _assemble(
         workgroups_total=launch.workgroups,
         wave_instructions=sum(counts.values()),
         instructions=dict(sorted(counts.items())),
+        executed=dict(sorted(executed.items())),
+        retired=dict(sorted(retired.items())),
     )
 
 

@@ -1,5 +1,6 @@
 """Run a batch of workgroups: lock-step execution, divergence, barriers, and the register checks before each step."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,21 @@ def register_name(bit: int) -> str:
     return f"a{bit - 256}" if bit >= 256 else f"v{bit}"
 
 
+@dataclass(slots=True)
+class Retired:
+    """What a wait completed over a run: operations times waves, the registers they filled, their kinds."""
+
+    operations: int = 0
+    registers: int = 0
+    kinds: set[str] = field(default_factory=set)
+
+    def add(self, other: "Retired") -> None:
+        """Take in what it completed elsewhere."""
+        self.operations += other.operations
+        self.registers |= other.registers
+        self.kinds |= other.kinds
+
+
 class Engine:
     """Runs the waves of one batch to their end."""
 
@@ -31,6 +47,7 @@ class Engine:
         self.steps = 0
         self.wave_steps = 0
         self.counts: dict[int, int] = {}
+        self.retired: dict[int, Retired] = {}  # by pc of a wait: what it completed
         self._live_registers: dict[int, int] | None = None
 
     def run(self, waves: Waves) -> None:
@@ -98,7 +115,7 @@ class Engine:
                 w.defined |= node.writes
                 pc = node.next_pc
             elif node.wait is not None:
-                w.wait(*node.wait)
+                self._wait(w, pc, node.wait)
                 pc = node.next_pc
             elif node.condition is not None:
                 taken = node.condition(w)
@@ -128,6 +145,18 @@ class Engine:
             if limit >= 0 and pc >= limit:
                 w.pc = pc
                 return "reached"
+
+    def _wait(self, w: Waves, pc: int, counts: tuple[int, int]) -> None:
+        before = w.vm + w.lgkm
+        w.wait(*counts)
+        left = {id(item) for item in w.vm + w.lgkm}
+        done = [item for item in before if id(item) not in left]
+        if done:
+            seen = self.retired.setdefault(pc, Retired())
+            seen.operations += len(done) * w.count
+            for item in done:
+                seen.registers |= item.mask
+                seen.kinds.add(item.kind)
 
     def _whole(self, w: Waves) -> bool:
         """Whether all live waves of its workgroups are in this set."""

@@ -98,7 +98,23 @@ class Program:
         self.code = code
         self.model = model
         self._nodes: dict[int, Node] = {}
+        self._decoded: dict[int, Instruction] = {}
+        self._reachable: dict[int, Instruction] | None = None
         self.mnemonics: dict[int, str] = {}
+
+    def patched(self, code: CodeObject, start: int, end: int) -> "Program":
+        """Return the program of `code`, which differs from this one in [start, end) of .text only."""
+        out = Program(code, self.model)
+        out._decoded = {pc: inst for pc, inst in self._decoded.items() if not start <= pc < end}
+        out._nodes = {pc: node for pc, node in self._nodes.items() if not start <= pc < end}
+        out.mnemonics = dict(self.mnemonics)
+        return out
+
+    def _decode(self, pc: int) -> Instruction:
+        found = self._decoded.get(pc)
+        if found is None:
+            found = self._decoded[pc] = decode(self.code.text, pc)
+        return found
 
     def node(self, pc: int) -> Node:
         """Return the node at `pc`. Errors: `DecodeError`, `MissingFeatureError`."""
@@ -108,7 +124,7 @@ class Program:
         return found
 
     def _make(self, pc: int) -> Node:
-        inst = decode(self.code.text, pc)
+        inst = self._decode(pc)
         self.mnemonics[pc] = inst.mnemonic
         name = inst.mnemonic
         base: dict[str, Any] = {
@@ -138,6 +154,8 @@ class Program:
 
     def instructions(self) -> dict[int, Instruction]:
         """Return every instruction reachable from the entry, by pc."""
+        if self._reachable is not None:
+            return self._reachable
         seen: dict[int, Instruction] = {}
         todo = [self.code.entry]
         if self.code.descriptor.preload_length:
@@ -145,12 +163,13 @@ class Program:
         while todo:
             pc = todo.pop()
             while pc not in seen and pc < len(self.code.text):
-                inst = seen[pc] = decode(self.code.text, pc)
+                inst = seen[pc] = self._decode(pc)
                 if inst.mnemonic in _BRANCHES or inst.mnemonic == "s_branch":
                     todo.append(inst.target)
                 if inst.mnemonic in _ENDS or inst.mnemonic == "s_branch":
                     break
                 pc = inst.next_pc
+        self._reachable = seen
         return seen
 
     def missing(self) -> tuple[str, ...]:
