@@ -12,8 +12,10 @@ from jsonschema import Draft202012Validator
 from nkc import api, ir
 from nkc.emit.explain import encode
 from nkc.emit.schemas import SCHEMAS
+from nkc.ir import operations
 from nkc.ir.schema import DIALECT
-from nkc.tactics import Policy, select, tactics_of
+from nkc.tactics import tactics_of
+from nkc.tactics.probe import probes, variants
 from tests.cli.running import EXAMPLES, GFX950, SM_90, nkc
 from tests.fixtures.contracts import ABSENT, bf16, document, problems
 
@@ -52,6 +54,12 @@ SEEDS = (
     document(bf16({"$.epilogue": {"kind": "gated_silu", "gate": "halves"}})),
     FULL,
     *(json.loads(path.read_text()) for path in sorted(EXAMPLES.glob("*.json"))),
+    *(
+        ir.contract_document(contract)
+        for name in operations.names()
+        for variant in list(variants(operations.get(name)))[::5]
+        for contract in list(probes(operations.get(name), "gfx950", variant))[:1]
+    ),
 )
 
 
@@ -122,9 +130,10 @@ def test_what_is_a_contract_is_valid(seed) -> None:
 
 
 def test_every_contract_that_a_tactic_lowers_is_valid() -> None:
-    for tactic in tactics_of("dense"):
-        for proof in tactic.proofs(tactic):
-            CONTRACT.validate(ir.contract_document(tactic.lower(proof, tactic)))
+    for name in operations.names():
+        for tactic in tactics_of(name):
+            for proof in tactic.proofs(tactic):
+                CONTRACT.validate(ir.contract_document(tactic.lower(proof, tactic)))
 
 
 REFUSED = {
@@ -277,6 +286,4 @@ def test_an_unknown_document_is_refused() -> None:
 def test_a_contract_schema_lists_what_the_reader_knows() -> None:
     schema = SCHEMAS["contract"]()
     assert set(schema["properties"]) == set(ir.Contract.__struct_fields__)
-    selection = select(ir.parse(json.dumps(document()).encode()), Policy(allow_experimental=True))
-    assert selection.selected is not None
-    assert set(schema["$defs"]) == {selection.contract.operation}
+    assert set(schema["$defs"]) == set(operations.names())

@@ -35,18 +35,25 @@ def operation_schema(operation: Operation) -> Schema:
         "layouts": closed(
             {operand.name: word(Layout, operand.layouts) for operand in operation.operands},
             {operand.name: f"How {_tensor(operand)} lies in memory" for operand in operation.operands},
-            required=[operand.name for operand in operation.operands],
+            required=[operand.name for operand in operation.operands if not operand.optional],
         ),
-        "epilogue": optional(_epilogue(operation)),
+        "epilogue": optional(_epilogue(operation)) if "identity" in operation.epilogues else _epilogue(operation),
         "numerics": _numerics(operation),
         "properties": optional(_properties(operation)),
         "alignment": optional(_alignment(operation)),
     }
     properties = {name: {**schema, "description": said[name]} for name, schema in sections.items()}
+    required: Schema = {} if "identity" in operation.epilogues else {"required": ["epilogue"]}
     return {
         "description": operation.summary,
         "properties": properties,
-        "allOf": [*map(_scales_follow_dtype, scaled), _bias_is_aligned_where_it_is_read(operation)],
+        **required,
+        "allOf": [
+            *(_present_by_dtype(operand) for operand in operation.operands if operand.optional),
+            *map(_scales_follow_dtype, scaled),
+            *(_rule_follows_dtype(operation, rule) for rule in operation.numerics if rule.quantises is not None),
+            *_bias_is_aligned_where_it_is_read(operation),
+        ],
     }
 
 
@@ -71,7 +78,10 @@ def _dtypes(operation: Operation) -> Schema:
     said = dict.fromkeys(allowed, "Element type of an intermediate") | {
         operand.name: f"Element type of {_tensor(operand)}" for operand in operation.operands
     }
-    return closed({name: word(DType, dtypes) for name, dtypes in allowed.items()}, said, required=allowed)
+    optional_names = {operand.name for operand in operation.operands if operand.optional}
+    words = {name: word(DType, dtypes) for name, dtypes in allowed.items()}
+    properties = {name: optional(schema) if name in optional_names else schema for name, schema in words.items()}
+    return closed(properties, said, required=[name for name in allowed if name not in optional_names])
 
 
 def _scale(operand: Operand) -> Schema:
@@ -98,16 +108,44 @@ def _scale(operand: Operand) -> Schema:
     }
 
 
+def _where_dtype(name: str, schema: Schema) -> Schema:
+    """Return the condition that an operand has such a dtype."""
+    return {
+        "properties": {"dtypes": {"properties": {name: schema}, "required": [name]}},
+        "required": ["dtypes"],
+    }
+
+
+def _present_by_dtype(operand: Operand) -> Schema:
+    """Return that an optional operand has a layout, and may have an alignment, exactly where it has a dtype."""
+    absent = {"properties": {operand.name: False}}
+    return {
+        "if": _where_dtype(operand.name, {"type": "string"}),
+        "then": {"properties": {"layouts": {"required": [operand.name]}}},
+        "else": {"properties": {"layouts": absent, "alignment": absent}},
+    }
+
+
+def _rule_follows_dtype(operation: Operation, rule: NumericRule) -> Schema:
+    """Return that a rule about codes is there exactly where its operand is quantised."""
+    assert rule.quantises is not None
+    scales = operation.operand(rule.quantises).scales
+    assert scales is not None
+    there: Schema = {"properties": {"numerics": {"required": [rule.name]}}} if rule.default is None else {}
+    return {
+        "if": _where_dtype(rule.quantises, {"enum": [dtype.value for dtype in scales.dtypes]}),
+        "then": there,
+        "else": {"properties": {"numerics": {"properties": {rule.name: {"type": "null"}}}}},
+    }
+
+
 def _scales_follow_dtype(operand: Operand) -> Schema:
     """Return that an operand has scales exactly where its dtype needs them."""
     assert operand.scales is not None
     needing = [dtype.value for dtype in operand.scales.dtypes]
     name = operand.name
     return {
-        "if": {
-            "properties": {"dtypes": {"properties": {name: {"enum": needing}}, "required": [name]}},
-            "required": ["dtypes"],
-        },
+        "if": _where_dtype(name, {"enum": needing}),
         "then": {
             "properties": {"scales": {"type": "object", "properties": {name: {"type": "object"}}, "required": [name]}},
             "required": ["scales"],
@@ -147,20 +185,28 @@ def _epilogue(operation: Operation) -> Schema:
     return {**closed(properties, said, required=("kind",)), "allOf": rules}
 
 
-def _bias_is_aligned_where_it_is_read(operation: Operation) -> Schema:
-    reading = [kind for kind in operation.epilogues if epilogues.get(kind).bias_dtypes]
-    kind = {"type": "object", "properties": {"kind": {"enum": reading}}, "required": ["kind"]}
-    return {
-        "if": {"properties": {"epilogue": kind}, "required": ["epilogue"]},
-        "else": {"properties": {"alignment": {"properties": {"bias": False}}}},
-    }
+def _bias_is_aligned_where_it_is_read(operation: Operation) -> tuple[Schema, ...]:
+    reading = _reading_bias(operation)
+    if not reading:
+        return ()
+    kind: Schema = {"type": "object", "properties": {"kind": {"enum": reading}}, "required": ["kind"]}
+    return (
+        {
+            "if": {"properties": {"epilogue": kind}, "required": ["epilogue"]},
+            "else": {"properties": {"alignment": {"properties": {"bias": False}}}},
+        },
+    )
+
+
+def _reading_bias(operation: Operation) -> list[str]:
+    return [kind for kind in operation.epilogues if epilogues.get(kind).bias_dtypes]
 
 
 def _numerics(operation: Operation) -> Schema:
     return closed(
         {rule.name: _rule(rule) for rule in operation.numerics},
         {},
-        required=[rule.name for rule in operation.numerics if rule.default is None],
+        required=[rule.name for rule in operation.numerics if rule.default is None and rule.quantises is None],
     )
 
 
@@ -168,8 +214,15 @@ def _rule(rule: NumericRule) -> Schema:
     if issubclass(rule.type, StrEnum):
         schema = word(rule.type)
     else:
-        schema = {"type": "number", "minimum": 0, "maximum": _LARGEST_FP32, "description": f"{rule.name}, fp32"}
-    return schema if rule.default is None else {**optional(schema), "default": rule.default}
+        schema = {
+            "type": "number",
+            "minimum": 0,
+            "maximum": _LARGEST_FP32,
+            "description": f"{rule.name}, rounded to fp32",
+        }
+    if rule.default is not None:
+        return {**optional(schema), "default": rule.default}
+    return schema if rule.quantises is None else optional(schema)
 
 
 def _properties(operation: Operation) -> Schema:
@@ -188,7 +241,8 @@ def _properties(operation: Operation) -> Schema:
 def _alignment(operation: Operation) -> Schema:
     pointers = [operand.name for operand in operation.operands]
     pointers += [argument_name(operand.name) for operand in operation.operands if operand.scales is not None]
+    pointers += ["bias"] if _reading_bias(operation) else []
     return closed(
-        {name: optional(powers_of_two(MAX_ALIGNMENT)) for name in (*pointers, "bias")},
-        {name: f"Alignment of `{name}`, bytes, a power of two" for name in (*pointers, "bias")},
+        {name: optional(powers_of_two(MAX_ALIGNMENT)) for name in pointers},
+        {name: f"Alignment of `{name}`, bytes, a power of two" for name in pointers},
     )
