@@ -100,7 +100,8 @@ def test_the_model_on_loops_whose_clocks_are_plain(monkeypatch):
 
     def clocks(*body: bytes) -> float:
         monkeypatch.setattr(loop_model, "read_code_object", lambda data, symbol=None: kernel(data))
-        reading = read_loop(loop_of(*body), waves=1)
+        monkeypatch.setattr(loop_model, "WAVES_A_SIMD", 1)
+        reading = read_loop(loop_of(*body), waves=4)
         assert reading is not None
         assert reading.label == "model"
         return reading.clocks_a_step
@@ -109,7 +110,7 @@ def test_the_model_on_loops_whose_clocks_are_plain(monkeypatch):
     assert clocks(mfma, *[plain] * 4, mfma, *[plain] * 4) == pytest.approx(
         64, rel=0.01
     )  # 8 + 4 * 4 clocks fit beside each
-    assert clocks(mfma, packed, packed) == pytest.approx(32 + 8, rel=0.01)
+    assert clocks(mfma, packed, packed) == pytest.approx(32 + 4 + 4 + 4, rel=0.01)
     assert clocks(mfma, encode("s_nop", simm16=15), plain) == pytest.approx(4 + 64 + 4 + 4, rel=0.01)
 
 
