@@ -8,6 +8,7 @@ from nkc.runtime import semantics
 from nkc.runtime.dispatch import REGISTRY
 from nkc.runtime.launch import Kernel
 from nkc.runtime.load import Library
+from nkc.runtime.prepared import Places, Prepared
 from nkc.runtime.ranks import Ranks, compare_plans
 from nkc.runtime.route import YES, Answer, Call, Registry
 from nkc.runtime.tensor import view
@@ -65,6 +66,34 @@ class BundleRoute:
         given = {**call.tensors, **call.outputs}
         kernel.launch(*[given[name] for name in kernel.arguments])
         return call.result(call.outputs)
+
+    def prepare(self, call: Call, places: Places) -> Prepared:
+        """Return the launch of the kernel that fits, on outputs of its own."""
+        kernel = self._fits[call.key]
+        launch, allocate, result = kernel.launch, call.allocate, call.result
+        order = tuple(kernel.arguments)
+        given = tuple(places[name] for name in order if name in places)
+        if order[: len(given)] == tuple(name for name in order if name in places) and all(
+            isinstance(place, int) for place in given
+        ):
+            # The usual case, all inputs by position and the outputs behind them.
+            positions = tuple(place for place in given if isinstance(place, int))
+            behind = order[len(given) :]
+
+            def serve_by_position(args: tuple[Any, ...], _: Mapping[str, Any]) -> Any:
+                outputs = allocate()
+                launch(*[args[place] for place in positions], *[outputs[name] for name in behind])
+                return result(outputs)
+
+            return serve_by_position
+
+        def serve(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            outputs = allocate()
+            inputs = {name: args[place] if isinstance(place, int) else kwargs[place] for name, place in places.items()}
+            launch(*[inputs[name] if name in inputs else outputs[name] for name in order])
+            return result(outputs)
+
+        return serve
 
     def _reasons(self, kernel: Kernel, call: Call, given: Mapping[str, Any]) -> list[str]:
         found = semantics.mismatches(self._meaning[kernel.id], call.wanted)

@@ -8,6 +8,7 @@ every route. Selection happens outside compiled graphs. A verifier that raises i
 import functools
 import inspect
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ from nkc.ir.errors import NkcError, UsageError
 from nkc.runtime import policy as policies
 from nkc.runtime.errors import ContractViolation
 from nkc.runtime.policy import Policy
+from nkc.runtime.prepared import Prepared, Preparing, find, look
 from nkc.runtime.route import Answer, Call, Registry, Route
 
 P = ParamSpec("P")
@@ -89,31 +91,46 @@ class Dispatched(Generic[P, R]):
         self.registry = registry
         self.policy = policy
         self._chosen: dict[tuple[Any, ...], Route | None] = {}
+        self._prepared: dict[Any, Prepared] = {}
         self._version = -1
         self._logged: set[tuple[str, tuple[Any, ...]]] = set()
-        self._call = _outside_graphs(self._dispatch)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._call(*args, **kwargs)
+        if _compiling():
+            return _outside_graphs(self._dispatch)(*args, **kwargs)
+        return self._dispatch(*args, **kwargs)
 
     def _dispatch(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        call = self.resolve(*args, **kwargs)
         if self._version != self.registry.version:
-            self._chosen, self._version = {}, self.registry.version
+            self._chosen, self._prepared, self._version = {}, {}, self.registry.version
         alone = self.registry.ranks is None
+        seen = look(args, kwargs) if alone else None
+        try:
+            prepared = self._prepared.get(seen)
+        except TypeError:
+            seen = prepared = None  # an argument without a hash: the long way tells what is wrong with it
+        if prepared is not None:
+            try:
+                return cast("R", prepared(args, kwargs))
+            except ContractViolation:
+                del self._prepared[seen]  # what only addresses tell; the long way finds the words for it
+        call = self.resolve(*args, **kwargs)
         route = self._chosen.get(call.key, _UNKNOWN) if alone else _UNKNOWN
         if route is _UNKNOWN:
             route = self._select(call)
         if route is None:
             return self.fallback(*args, **kwargs)
         try:
-            return cast("R", route.run(call))
+            result = cast("R", route.run(call))
         except ContractViolation as refused:
             if not alone:
                 raise  # all ranks were told that this one accepts; to turn back alone would part them
             # The signature does not hold what only addresses tell (aliasing); nothing was launched.
             self._note(route.name, call, str(refused))
             return self.fallback(*args, **kwargs)
+        if seen is not None and isinstance(route, Preparing):
+            self._prepared[seen] = route.prepare(call, find(call, args, kwargs))
+        return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """Return what every route says to this call, taking none. With several ranks, this rank's own view."""
@@ -160,6 +177,7 @@ class Dispatched(Generic[P, R]):
         if ranks is None:
             if len(self._chosen) >= _CACHED_CALLS:
                 self._chosen.clear()
+                self._prepared.clear()
             self._chosen[call.key] = chosen
         return chosen
 
@@ -234,10 +252,13 @@ def _ask(route: Route, question: str, *call: Call) -> Answer:
 
 
 def _outside_graphs(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that `torch.compile` leaves alone, where torch is there."""
-    import sys
+    """Return a function that `torch.compile` leaves alone. Made only while it traces: dynamo is slow to import."""
+    import torch
 
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        return function
     return cast("Callable[P, R]", torch.compiler.disable(function))
+
+
+def _compiling() -> bool:
+    """Return whether `torch.compile` is tracing the caller."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())

@@ -16,7 +16,7 @@ from nkc.ir.launch import ArgumentKind, Launch
 from nkc.runtime import guards as guard_rules
 from nkc.runtime import kernargs, specialise
 from nkc.runtime.driver import Driver, Frame
-from nkc.runtime.errors import BundleError, ContractViolation, Violation
+from nkc.runtime.errors import BundleError, ContractViolation, DriverError, Violation
 from nkc.runtime.stream import stream_handle
 from nkc.runtime.tensor import View, view
 
@@ -35,6 +35,7 @@ class Kernel:
         _check_names(record, self.arguments)
         self._driver = driver
         self._function = function
+        self._closed = False
         self._plan = kernargs.plan(record)
         self._layout = driver.layout()
         prefix = (
@@ -89,7 +90,9 @@ class Kernel:
         return guard_rules.check(self.guards, self._views(tensors), self._driver.device)[1]
 
     def close(self) -> None:
-        """Free the workspace. The bundle unloads the module."""
+        """Free the workspace and refuse further launches. The library unloads the module."""
+        self._closed = True
+        self._frames.clear()
         if self._workspaces is not None:
             self._workspaces.close()
 
@@ -112,6 +115,8 @@ class Kernel:
         dims, violations = guard_rules.check(self.guards, views, self._driver.device)
         if violations:
             raise ContractViolation(self.record.id, violations)
+        if self.launch == self._launch_exact and any(each.torch for each in views.values()):
+            self.specialise()  # torch came after the bundle
         if 0 in dims.values():
             return  # no rows: nothing to do, and no grid of size zero
         if stream is None:
@@ -144,6 +149,8 @@ class Kernel:
         self._frames.append(frame)
 
     def _new_frame(self) -> tuple[Any, Callable[..., int]]:
+        if self._closed:
+            raise DriverError(f"{self.id}: its library was closed, and the code is gone")
         frame = self._driver.frame(self._function, self.record, self._plan.static)
         return frame.buffer, frame.call
 

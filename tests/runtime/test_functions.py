@@ -12,7 +12,7 @@ from nkc.runtime import ContractViolation, load, read
 from nkc.runtime import cuda as cuda_driver
 from nkc.runtime.bundle_route import use
 from nkc.runtime.dispatch import REGISTRY, State, explain_call
-from nkc.runtime.errors import BundleError
+from nkc.runtime.errors import BundleError, Violation
 from nkc.runtime.parity import Parity, parity
 
 from .support import Standin, dense_launch, write_bundle
@@ -378,16 +378,66 @@ def test_violations_at_launch_fall_back_with_a_reason(cuda: Standin, hosted, cap
     """Aliasing is in no signature: a decided call whose launch is refused still gets its answer."""
     library = hosted()
     given = operands()
+    (kernel,) = library
+    launch, calls = kernel.launch, []
+
+    def refuse_the_second(*tensors):
+        calls.append(tensors)
+        if len(calls) > 1:
+            raise ContractViolation(kernel.id, (Violation(guard="aliasing", argument="out", wanted="x", actual="y"),))
+        launch(*tensors)
+
+    kernel.launch = refuse_the_second
     runtime.dense_fp8(**given)
-
-    def refuse(*_, **__):
-        from nkc.runtime.errors import Violation
-
-        raise ContractViolation("k", (Violation(guard="aliasing", argument="out", wanted="x", actual="y"),))
-
-    library.kernels[0].launch = refuse
-    assert torch.isfinite(runtime.dense_fp8(**given)).all()
+    assert torch.equal(runtime.dense_fp8(**given), runtime.dense_fp8.fallback(**given))
     assert "`out` aliasing" in caplog.text
+
+
+def test_a_call_that_looks_like_an_earlier_one_goes_straight_to_its_kernel(cuda: Standin, hosted, monkeypatch) -> None:
+    hosted()
+    given = operands()
+    first = runtime.dense_fp8(**given)
+    monkeypatch.setattr(runtime.dense_fp8, "resolve", None)  # nothing is resolved again
+    second = runtime.dense_fp8(**given)
+    assert second.shape == first.shape
+    assert second.data_ptr() != first.data_ptr()
+    assert len(cuda.launches()) == 2
+    monkeypatch.undo()
+    runtime.dense_fp8(given["a"], given["b"], given["a_scales"], b_scales=given["b_scales"])  # mixed
+    runtime.dense_fp8(given["a"], given["b"], given["a_scales"], b_scales=given["b_scales"])
+    inputs = [line.split(" args ")[1].split()[:4] for line in cuda.launches()]
+    assert len(inputs) == 4
+    assert all(each == inputs[0] for each in inputs)
+
+
+def test_what_looks_alike_is_no_more_than_that(cuda: Standin, hosted) -> None:
+    """Another alignment, dtype, stride or wish for a gradient is another call, whatever was decided before."""
+    hosted()
+    given = operands()
+    runtime.dense_fp8(**given)
+    shifted = torch.zeros(4 * 4 + 1)[1:].view(4, 4).copy_(given["a_scales"])
+    runtime.dense_fp8(**{**given, "a_scales": shifted})
+    transposed = given["b_scales"].t().contiguous().t()
+    runtime.dense_fp8(**{**given, "b_scales": transposed})
+    assert len(cuda.launches()) == 1
+    wishing = given["a_scales"].clone().requires_grad_()
+    with torch.no_grad():
+        runtime.dense_fp8(**{**given, "a_scales": wishing})
+    with pytest.raises(UsageError, match="`a_scales` requires grad"):
+        runtime.dense_fp8(**{**given, "a_scales": wishing})
+
+
+def test_a_prepared_call_keeps_no_tensor_alive(cuda: Standin, hosted) -> None:
+    import gc
+    import weakref
+
+    hosted()
+    given = operands()
+    runtime.dense_fp8(**given)
+    watched = [weakref.ref(tensor) for tensor in given.values()]
+    del given
+    gc.collect()
+    assert [each() for each in watched] == [None] * 4
 
 
 RANKS = """

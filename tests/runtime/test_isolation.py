@@ -3,6 +3,13 @@
 import json
 import subprocess
 import sys
+import venv
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import nkc
 
 from .support import build_standin, dense_launch, write_bundle
 
@@ -33,7 +40,25 @@ def test_only_launch_records_manifests_and_errors_of_ours_are_imported() -> None
     assert rooms == {"ir", "runtime"}
 
 
-def test_a_bundle_loads_and_launches_without_a_compiler(tmp_path) -> None:
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment that holds msgspec and nkc and nothing else: what a serving image may be."""
+    home = tmp_path_factory.mktemp("bare") / "venv"
+    venv.create(home, symlinks=True, with_pip=False)
+    (site,) = home.glob("lib/python*/site-packages")
+    for package in (nkc, msgspec):
+        folder = Path(package.__file__).parent
+        (site / folder.name).symlink_to(folder)
+    return home / "bin" / "python"
+
+
+@pytest.mark.parametrize("package", ["triton", "torch", "jinja2", "click", "numpy"])
+def test_the_bare_environment_is_bare(bare_python, package) -> None:
+    done = subprocess.run([bare_python, "-c", f"import {package}"], capture_output=True, text=True, check=False)
+    assert "ModuleNotFoundError" in done.stderr
+
+
+def test_a_bundle_loads_and_launches_without_a_compiler(tmp_path, bare_python) -> None:
     """The stand-in HIP library, because it needs no Python package at all."""
     library = build_standin(tmp_path, "hip")
     write_bundle(tmp_path / "b", [dense_launch(arch="gfx950", m=1, n=128, k=128)])
@@ -48,7 +73,9 @@ sa, sb, out = Array((1, 1), '<f4', 32768), Array((1, 1), '<f4', 65536), Array((1
 kernel.launch(a, b, sa, sb, out)
 print(kernel.id, 'launched')
 """
-    assert "launched" in run(program)
+    done = subprocess.run([bare_python, "-I", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "launched" in done.stdout
 
 
 def test_import_is_quick() -> None:

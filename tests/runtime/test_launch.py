@@ -224,6 +224,16 @@ def test_closing_gives_everything_back(cuda: Standin, out) -> None:
     assert cuda.live() == before
 
 
+def test_a_closed_kernel_refuses_to_launch(cuda: Standin, out) -> None:
+    launch, image = dense_launch()
+    library = load(write_bundle(out, [(launch, image)]))
+    (kernel,) = library
+    library.close()
+    with pytest.raises(DriverError, match="its library was closed, and the code is gone"):
+        kernel.launch(*dense_arrays(launch, 4).values())
+    assert not cuda.launches()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -6,9 +6,7 @@ from typing import Any
 import torch
 
 from nkc.ir.errors import UsageError, did_you_mean
-
-# Alignment promises go up to this many bytes; two addresses that agree modulo it meet the same ones.
-_ADDRESS_MODULUS = 4096
+from nkc.runtime.prepared import ADDRESS_MODULUS
 
 
 def refuse_gradients(function: str, **tensors: torch.Tensor | None) -> None:
@@ -55,7 +53,7 @@ def signature(tensors: Mapping[str, torch.Tensor], *options: Any) -> tuple[Any, 
             tuple(tensor.shape),
             tensor.stride(),
             tensor.get_device(),
-            tensor.data_ptr() % _ADDRESS_MODULUS,
+            tensor.data_ptr() % ADDRESS_MODULUS,
         )
         for name, tensor in tensors.items()
     )

@@ -64,11 +64,13 @@ def resolve(
     meaning["numerics.combine"] = _COMBINE[: _COMBINE.index(combine) + 1]
     meaning["numerics.round"] = ("rne_once",)
     meaning["numerics.nan"] = ("propagate",)
+    columns = n // 2 if gated else n
+    device = a.device  # and not `a`: a prepared call outlives its tensors
     return Call(
         operation="dense",
         tensors=tensors,
         wanted=meaning,
-        allocate=lambda: {"out": torch.empty((m, n // 2 if gated else n), dtype=dtype, device=a.device)},
+        allocate=lambda: {"out": torch.empty((m, columns), dtype=dtype, device=device)},
         result=lambda outputs: outputs["out"],
         key=signature(tensors, epilogue, meaning.get("epilogue.gate"), dtype, accumulate, combine),
     )

@@ -22,11 +22,12 @@ def resolve(
     m, k = matrix("group_quant", "x", x, torch.bfloat16, torch.float32)
     rule = quantise.resolve_rule("group_quant", m, k, quantize, overflow, amax_floor, scale_layout, leading_dim)
     tensors = {"x": x}
+    device = x.device  # and not `x`: a prepared call outlives its tensors
     return Call(
         operation="group_quant",
         tensors=tensors,
         wanted={**rule.meaning(), "epilogue.kind": ("identity",)},
-        allocate=lambda: quantise.make_outputs(m, k, rule, x.device),
+        allocate=lambda: quantise.make_outputs(m, k, rule, device),
         result=lambda outputs: (outputs["out"], outputs["out_scales"]),
         key=signature(tensors, rule),
         options=rule,

@@ -41,9 +41,13 @@ def resolve(
         shaped("rms_norm_quant", "residual", residual, (m, d), torch.bfloat16)
         tensors["residual"] = residual
 
+    device, adds = x.device, residual is not None  # and not the tensors: a prepared call outlives them
+
     def allocate() -> dict[str, torch.Tensor]:
-        outputs = quantise.make_outputs(m, d, rule, x.device)
-        return outputs if residual is None else {**outputs, "residual_out": torch.empty_like(x)}
+        outputs = quantise.make_outputs(m, d, rule, device)
+        if adds:
+            outputs["residual_out"] = torch.empty((m, d), dtype=torch.bfloat16, device=device)
+        return outputs
 
     return Call(
         operation="rms_norm_quant",

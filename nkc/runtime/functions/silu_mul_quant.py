@@ -34,11 +34,12 @@ def resolve(
     width = both // 2
     rule = quantise.resolve_rule("silu_mul_quant", m, width, quantize, overflow, amax_floor, scale_layout, leading_dim)
     tensors = {"x": x}
+    device = x.device  # and not `x`: a prepared call outlives its tensors
 
     def allocate() -> dict[str, torch.Tensor]:
-        outputs = quantise.make_outputs(m, width, rule, x.device)
+        outputs = quantise.make_outputs(m, width, rule, device)
         if store_product:
-            outputs["product"] = torch.empty((m, width), dtype=torch.bfloat16, device=x.device)
+            outputs["product"] = torch.empty((m, width), dtype=torch.bfloat16, device=device)
         return outputs
 
     return Call(
