@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nkc.verify.gfx950.code_object import CodeObject, read_code_object
-from nkc.verify.gfx950.engine import Engine, Retired
+from nkc.verify.gfx950.engine import BarrierUse, Engine, Retired
 from nkc.verify.gfx950.hazards import Hazard, HazardKind, HazardLog
 from nkc.verify.gfx950.launch import Access, LaunchError, LaunchSpec, build_arena, start
 from nkc.verify.gfx950.lds import GrainTooCoarse, Lds
@@ -49,6 +49,7 @@ class EmulationReport:
     instructions: dict[str, int] = field(default_factory=dict)  # mnemonic -> times a wave executed it
     executed: dict[int, int] = field(default_factory=dict)  # pc -> times a wave executed it
     retired: dict[int, Retired] = field(default_factory=dict)  # pc of a wait -> what it completed
+    barriers: dict[int, BarrierUse] = field(default_factory=dict)  # pc of a barrier -> LDS accesses around it
     missing: tuple[str, ...] = ()
 
     @property
@@ -129,6 +130,7 @@ class _Result:
     hazards: tuple[Hazard, ...]
     executed: dict[int, int]
     retired: dict[int, Retired]
+    barriers: dict[int, BarrierUse]
     mnemonics: dict[int, str]
 
 
@@ -188,6 +190,7 @@ def _run_with_grain(
     lds_bytes = code.descriptor.group_segment_fixed_size + launch.dynamic_lds_bytes
     counts: dict[int, int] = {}
     retired: dict[int, Retired] = {}
+    barriers: dict[int, BarrierUse] = {}
     per_batch = max(1, settings.batch_waves // launch.waves)
     with np.errstate(all="ignore"):
         for first in range(0, len(chosen), per_batch):
@@ -199,6 +202,8 @@ def _run_with_grain(
             _add(counts, engine.counts)
             for pc, seen in engine.retired.items():
                 retired.setdefault(pc, Retired()).add(seen)
+            for pc, use in engine.barriers.items():
+                barriers.setdefault(pc, BarrierUse()).add(use)
     names = [item.name for item in launch.arguments if item.value is None and item.access is not Access.IN]
     owner = {name: arena.owner[slice(*arena.spans[name])].copy() for name in names}
     content = {name: arena.bytes_of(name).copy() for name in names}
@@ -208,6 +213,7 @@ def _run_with_grain(
         hazards=log.hazards(),
         executed=counts,
         retired=retired,
+        barriers=barriers,
         mnemonics=dict(program.mnemonics),
     )
 
@@ -257,12 +263,15 @@ def _assemble(
     content = {name: part.copy() for name, part in results[0].content.items()}
     owner = {name: part.copy() for name, part in results[0].owner.items()}
     executed, retired, mnemonics = dict(results[0].executed), dict(results[0].retired), dict(results[0].mnemonics)
+    barriers = dict(results[0].barriers)
     log.merge(results[0].hazards)
     for result in results[1:]:
         log.merge(result.hazards)
         _add(executed, result.executed)
         for pc, seen in result.retired.items():
             retired.setdefault(pc, Retired()).add(seen)
+        for pc, use in result.barriers.items():
+            barriers.setdefault(pc, BarrierUse()).add(use)
         mnemonics |= result.mnemonics
         for name, theirs in result.owner.items():
             mine = theirs >= 0
@@ -289,6 +298,7 @@ def _assemble(
         instructions=dict(sorted(counts.items())),
         executed=dict(sorted(executed.items())),
         retired=dict(sorted(retired.items())),
+        barriers=dict(sorted(barriers.items())),
     )
 
 

@@ -37,6 +37,29 @@ class Retired:
         self.kinds |= other.kinds
 
 
+@dataclass(slots=True)
+class BarrierUse:
+    """LDS instructions between a barrier and the one before it, and the one behind it, over a run."""
+
+    reads_before: int = 0
+    writes_before: int = 0
+    reads_after: int = 0
+    writes_after: int = 0
+
+    def add(self, other: "BarrierUse") -> None:
+        """Take in what was counted elsewhere."""
+        self.reads_before += other.reads_before
+        self.writes_before += other.writes_before
+        self.reads_after += other.reads_after
+        self.writes_after += other.writes_after
+
+    @property
+    def orders_something(self) -> bool:
+        """Whether an LDS access before it could conflict with one behind it."""
+        writes_first = self.writes_before and (self.reads_after or self.writes_after)
+        return bool(writes_first or (self.reads_before and self.writes_after))
+
+
 class Engine:
     """Runs the waves of one batch to their end."""
 
@@ -48,6 +71,7 @@ class Engine:
         self.wave_steps = 0
         self.counts: dict[int, int] = {}
         self.retired: dict[int, Retired] = {}  # by pc of a wait: what it completed
+        self.barriers: dict[int, BarrierUse] = {}
         self._live_registers: dict[int, int] | None = None
 
     def run(self, waves: Waves) -> None:
@@ -131,6 +155,7 @@ class Engine:
                 pc = node.target
             elif node.barrier:
                 self._check_barrier(w, node)
+                self._note_barrier(w, pc)
                 w.pc = node.next_pc
                 if self._whole(w):
                     w.epoch = w.epoch + np.uint32(1)
@@ -138,6 +163,7 @@ class Engine:
                 else:
                     return "barrier"
             else:
+                self._note_barrier(w, -1)
                 return "ended"
             if self.steps > self.budget:
                 w.report(HazardKind.NO_TERMINATION, pc, 0, f"{self.budget} instructions")
@@ -157,6 +183,20 @@ class Engine:
             for item in done:
                 seen.registers |= item.mask
                 seen.kinds.add(item.kind)
+
+    def _note_barrier(self, w: Waves, pc: int) -> None:
+        """Count the LDS accesses between barriers, for the barrier before them and the one behind."""
+        for at, behind in ((w.last_barrier, True), (pc, False)):
+            if at >= 0:
+                use = self.barriers.setdefault(at, BarrierUse())
+                if behind:
+                    use.reads_after += w.lds_reads
+                    use.writes_after += w.lds_writes
+                else:
+                    use.reads_before += w.lds_reads
+                    use.writes_before += w.lds_writes
+        w.lds_reads = w.lds_writes = 0
+        w.last_barrier = pc
 
     def _whole(self, w: Waves) -> bool:
         """Whether all live waves of its workgroups are in this set."""

@@ -76,6 +76,7 @@ class Lds:
 
     def note_read(self, waves: "Waves", pc: int, offset: Array, size: int, lanes: Array) -> None:
         """Check and record that `lanes` read `size` bytes at `offset`."""
+        waves.lds_reads += 1
         if not self.checked:
             return
         units = self._units(offset, size, lanes)
@@ -138,6 +139,7 @@ class Lds:
         `same` [n]: lanes that store what was already there; `kept` [n]: lanes whose value is there afterwards.
         Storing an equal value is no race.
         """
+        waves.lds_writes += 1
         if not self.checked:
             return
         units = self._units(offset, size, lanes)

@@ -213,7 +213,7 @@ def _equivalence(mutation: Mutation, base: Baseline) -> str:
     if mutation.kind in (MutationKind.VMCNT, MutationKind.LGKMCNT):
         return _idle_wait(mutation, base)
     if mutation.kind is MutationKind.BARRIER:
-        return _idle_barrier(mutation)
+        return _idle_barrier(mutation, base)
     if mutation.kind is MutationKind.STALL:
         return "the rules ask for fewer wait states here than the compiler gave"
     return ""
@@ -249,18 +249,13 @@ def _idle_wait(mutation: Mutation, base: Baseline) -> str:
         pc = inst.next_pc
 
 
-def _idle_barrier(mutation: Mutation) -> str:
-    """A barrier with no LDS or memory access between it and the next (or previous) one orders nothing more."""
-    program = Program(read_code_object(mutation.data, mutation.launch.symbol), MfmaModel.ONCE)
-    insts = program.instructions()
-    order = sorted(insts)
-    for step in (1, -1):
-        at = order.index(mutation.pc) + step
-        while 0 <= at < len(order):
-            inst = insts[order[at]]
-            if inst.mnemonic in ("s_barrier", "s_endpgm"):
-                return f"no memory access lies between it and pc {order[at]:#x} ({inst.mnemonic})"
-            if inst.is_vmem or inst.format == "DS" or "branch" in inst.mnemonic:
-                break
-            at += step
-    return ""
+def _idle_barrier(mutation: Mutation, base: Baseline) -> str:
+    """A barrier is idle when no LDS access of the stretch before it can conflict with one of the stretch behind it."""
+    use = base.report.barriers.get(mutation.pc)
+    if use is None or use.orders_something:
+        return ""
+    if not (use.reads_before or use.writes_before):
+        return "no LDS access lies between it and the barrier before"
+    if not (use.reads_after or use.writes_after):
+        return "no LDS access lies between it and the barrier behind, or the end"
+    return "LDS is only read on both sides of it"

@@ -90,7 +90,10 @@ class Waves:
         "defined",
         "epoch",
         "full",
+        "last_barrier",
         "launch",
+        "lds_reads",
+        "lds_writes",
         "lgkm",
         "local",
         "mask",
@@ -103,7 +106,7 @@ class Waves:
         "vm",
         "wave_id",
         "workgroup",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, batch: Batch, registers: int, *, local: Array, workgroup: Array, wave_id: Array, row: Array
@@ -120,6 +123,8 @@ class Waves:
         self.vm: list[Outstanding] = []
         self.lgkm: list[Outstanding] = []
         self.mode = MODE_START
+        self.lds_reads = self.lds_writes = 0  # since the last barrier
+        self.last_barrier = -1
         self._bind(
             np.full((registers, count, LANES), VECTOR_POISON, np.uint32),
             np.full((count, SCALARS), SCALAR_POISON, np.uint32),
@@ -204,6 +209,7 @@ class Waves:
             setattr(out, name, getattr(self, name)[index])
         out.full = bool(out.mask.all())
         out.pc, out.next, out.mode = self.pc, self.next, self.mode
+        out.lds_reads, out.lds_writes, out.last_barrier = self.lds_reads, self.lds_writes, self.last_barrier
         out.defined, out.pending = self.defined, self.pending
         out.vm = [item.take(index) for item in self.vm]
         out.lgkm = [item.take(index) for item in self.lgkm]
@@ -217,6 +223,7 @@ class Waves:
         """
         return (
             self.pc == other.pc
+            and self.last_barrier == other.last_barrier
             and self.mode == other.mode
             and (self.defined ^ other.defined) & live == 0
             and len(self.vm) == len(other.vm)
@@ -234,6 +241,8 @@ class Waves:
             setattr(out, name, np.concatenate([getattr(self, name), getattr(other, name)])[order])
         out.full = bool(out.mask.all())
         out.pc, out.next, out.mode = self.pc, self.next, self.mode
+        out.lds_reads, out.lds_writes = self.lds_reads + other.lds_reads, self.lds_writes + other.lds_writes
+        out.last_barrier = self.last_barrier
         out.defined, out.pending = self.defined & other.defined, self.pending
         out.vm = [a.join(b, order) for a, b in zip(self.vm, other.vm, strict=True)]
         out.lgkm = [a.join(b, order) for a, b in zip(self.lgkm, other.lgkm, strict=True)]

@@ -95,6 +95,25 @@ def fp8_gemm(name: str, m: int) -> Case:
     )
 
 
+def mx_gemm(name: str) -> Case:
+    """MX GEMM: random exponents per 32 elements along k, so that a wrong K layout or scale byte shows."""
+    c = facts(name)["constants"]
+    m, n, k = 2 * c["BM"], c["N"], c["K"]
+    rng = np.random.default_rng(11)
+    fp8 = DTYPES["*fp8e4nv"]
+    a, b = (rng.integers(-4, 5, (rows, k)).astype(fp8) for rows in (m, n))
+    sa, sb = (rng.integers(125, 130, (rows, k // 32)).astype(np.uint8) for rows in (m, n))
+    wide_a = a.astype(np.float64) * np.repeat(2.0 ** (sa.astype(int) - 127), 32, axis=1)
+    wide_b = b.astype(np.float64) * np.repeat(2.0 ** (sb.astype(int) - 127), 32, axis=1)
+    return Case(
+        name=name,
+        data=code(name),
+        launch=spec(name, (m // c["BM"], n // c["BN"], 1), {"M": m}),
+        buffers={"A": a, "B": b, "SA": sa, "SB": sb, "C": np.zeros((m, n), np.float32)},
+        expected={"C": (wide_a @ wide_b.T).astype(np.float32)},
+    )
+
+
 def gemm(name: str, m: int) -> Case:
     """A GEMM with B as [K, N] on small integers."""
     known = facts(name)
@@ -176,6 +195,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "fp8_64x64_flat": lambda: fp8_gemm("fp8_64x64_flat", 123),
     "fp8_128x128": lambda: fp8_gemm("fp8_128x128", 251),
     "fp8_256x128": lambda: fp8_gemm("fp8_256x128", 300),
+    "fp8_32x32": lambda: fp8_gemm("fp8_32x32", 59),
+    "mx_16": lambda: mx_gemm("mx_16"),
+    "mx_32": lambda: mx_gemm("mx_32"),
     "fp8_kn": lambda: gemm("fp8_kn", 123),
     "bf16_kn": lambda: gemm("bf16_kn", 123),
     "f16_kn": lambda: gemm("f16_kn", 123),

@@ -8,6 +8,7 @@ from typing import Any
 FOLDER = Path(__file__).with_name("objects")
 
 FP8 = {"A": "*fp8e4nv", "B": "*fp8e4nv", "C": "*bf16", "SA": "*fp32", "SB": "*fp32", "M": "i32"}
+MX = {"A": "*u8", "B": "*u8", "C": "*fp32", "SA": "*u8", "SB": "*u8", "M": "i32"}
 QUANT = {"X": "*bf16", "Q": "*fp8e4nv", "S": "*fp32", "M": "i32"}
 SPLIT = {"A": "*fp8e4nv", "B": "*fp8e4nv", "C": "*bf16", "WS": "*fp32", "CNT": "*i32", "M": "i32"}
 
@@ -24,6 +25,9 @@ OBJECTS: dict[str, tuple[str, dict[str, str], dict[str, int], int, dict[str, Any
     "fp8_64x64_flat": ("gemm_fp8", FP8, _gemm(64, 64, 2), 4, {"matrix_instr_nonkdim": 16, "flat": True}),
     "fp8_128x128": ("gemm_fp8", FP8, _gemm(128, 128, 2), 4, {"matrix_instr_nonkdim": 16, "waves_per_eu": 1}),
     "fp8_256x128": ("gemm_fp8", FP8, _gemm(256, 128, 3), 8, {"matrix_instr_nonkdim": 16}),
+    "fp8_32x32": ("gemm_fp8", FP8, _gemm(32, 32, 2), 4, {"matrix_instr_nonkdim": 32}),
+    "mx_16": ("gemm_mx", MX, _gemm(64, 64, 2), 4, {"matrix_instr_nonkdim": 16}),
+    "mx_32": ("gemm_mx", MX, _gemm(64, 64, 2), 4, {"matrix_instr_nonkdim": 32}),
     "fp8_kn": (
         "gemm",
         {"A": "*fp8e4nv", "B": "*fp8e4nv", "C": "*fp32", "M": "i32"},

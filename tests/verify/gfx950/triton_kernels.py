@@ -41,6 +41,25 @@ def gemm(
 
 
 @triton.jit
+def gemm_mx(A, B, C, SA, SB, M, N: tl.constexpr, K: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, S: tl.constexpr):
+    """OCP MX: one E8M0 scale for 32 elements along k; it pins the K layout, which plain fp8 leaves open."""
+    pm = tl.program_id(0)
+    pn = tl.program_id(1)
+    rm = pm * BM + tl.arange(0, BM)
+    rn = pn * BN + tl.arange(0, BN)
+    rk = tl.arange(0, 128)
+    rs = tl.arange(0, 4)
+    acc = tl.zeros((BM, BN), tl.float32)
+    for kb in tl.range(0, K // 128, num_stages=S):
+        a = tl.load(A + rm[:, None] * K + kb * 128 + rk[None, :])
+        b = tl.load(B + rn[None, :] * K + kb * 128 + rk[:, None])
+        sa = tl.load(SA + rm[:, None] * (K // 32) + kb * 4 + rs[None, :])
+        sb = tl.load(SB + rn[:, None] * (K // 32) + kb * 4 + rs[None, :])
+        acc = tl.dot_scaled(a, sa, "e4m3", b, sb, "e4m3", acc)
+    tl.store(C + rm[:, None] * N + rn[None, :], acc, mask=(rm < M)[:, None])
+
+
+@triton.jit
 def quant(X, Q, S, M, D: tl.constexpr, ROWS: tl.constexpr):
     r = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     g = tl.program_id(1)
