@@ -84,6 +84,11 @@ class CudaDriver:
         if wanted > threads:
             raise BundleError(f"{launch.id}: the record wants {wanted} threads, the kernel runs with at most {threads}")
         self._check_parameters(function, launch)
+        # Under lazy loading the code would arrive with the first launch, which a capture forbids. Drivers before 12.4
+        # have no call for it; asking for attributes has loaded the kernel there.
+        load_now = getattr(self._library, "cuFuncLoad", None)
+        if load_now is not None and (status := load_now(ctypes.c_void_p(function))):
+            raise self.error("cuFuncLoad", status)
         if launch.lds.dynamic_bytes:
             dynamic = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call(api.cuFuncSetAttribute, handle, dynamic, launch.lds.dynamic_bytes)

@@ -20,9 +20,10 @@ DEFAULT_STREAMS = 4
 class Library:
     """The kernels of a bundle on one device, by id or by request id. Close it, or use it as a context, to unload."""
 
-    def __init__(self, bundle: Bundle, driver: Driver, streams: int) -> None:
+    def __init__(self, bundle: Bundle, driver: Driver, streams: int, *, owns_driver: bool) -> None:
         self.bundle = bundle
         self.driver = driver
+        self._owns_driver = owns_driver
         self._modules: list[int] = []
         self._kernels: dict[str, Kernel] = {}
         try:
@@ -73,6 +74,9 @@ class Library:
         self._kernels = {}
         while self._modules:
             self.driver.unload(self._modules.pop())
+        if self._owns_driver:
+            self.driver.close()
+            self._owns_driver = False
 
     def __enter__(self) -> "Library":
         return self
@@ -93,19 +97,22 @@ def load(
 ) -> Library:
     """Return the kernels of a bundle (a directory, a packed file, or one already read) for a device.
 
-    streams: how many streams may launch a kernel that needs workspace. launch_path: how CUDA launches are made,
-    `ex` unless one measures. Errors: BundleError where the bundle is damaged or has nothing for the device;
-    DriverError where the driver refuses.
+    streams: how many streams may launch a kernel that needs workspace. driver: one that is open already, and stays so.
+    launch_path: how CUDA launches are made, `ex` unless one measures. Errors: BundleError where the bundle is damaged
+    or has nothing for the device; DriverError where the driver refuses.
     """
     bundle = source if isinstance(source, Bundle) else bundles.read(source)
     if not bundle.targets:
         raise BundleError(f"{bundle.name}: no entry has an object (all are fallback or unsupported)")
+    owns_driver = driver is None
     driver = open_driver(bundle, device, launch_path) if driver is None else driver
     if not any(runs_on(target, driver.isa) for target in bundle.targets):
+        if owns_driver:
+            driver.close()
         raise BundleError(
             f"{bundle.name}: nothing for {driver.isa}, which device {device} is; it has {', '.join(bundle.targets)}"
         )
-    return Library(bundle, driver, streams)
+    return Library(bundle, driver, streams, owns_driver=owns_driver)
 
 
 def open_driver(bundle: Bundle, device: int, launch_path: LaunchPath = "ex") -> Driver:

@@ -128,8 +128,9 @@ class _DLTensor(ctypes.Structure):
 
 
 def _view_dlpack(tensor: Any) -> View:
-    # -1 asks the producer for no synchronisation: the caller's stream already orders its work.
-    capsule = tensor.__dlpack__(stream=-1)
+    on_device = int(tensor.__dlpack_device__()[0]) in _DLPACK_DEVICES
+    # -1 asks a GPU's producer for no synchronisation: the caller's stream already orders its work.
+    capsule = tensor.__dlpack__(stream=-1) if on_device else tensor.__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype = ctypes.c_void_p
     pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -144,7 +145,7 @@ def _view_dlpack(tensor: Any) -> View:
         dtype_name=f"DLPack type {dl.code} of {dl.bits} bits x {dl.lanes}" if ours is None else str(ours),
         shape=shape,
         strides=strides,
-        device=dl.device_id if dl.device_type in _DLPACK_DEVICES else -1,
+        device=dl.device_id if on_device else -1,
     )
 
 

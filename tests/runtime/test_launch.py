@@ -7,6 +7,7 @@ import pytest
 from nkc.ir.contract import DType, WorkspaceInit
 from nkc.ir.launch import Extent, LaunchLds
 from nkc.runtime import BundleError, ContractViolation, DriverError, load
+from nkc.runtime import cuda as cuda_driver
 from nkc.runtime.tensor import view
 
 from .support import Array, Standin, dense_arrays, dense_launch, pointer, write_bundle
@@ -22,6 +23,7 @@ def test_loading_does_everything_and_a_launch_only_launches(cuda: Standin, out) 
         "cuDevicePrimaryCtxRetain 0",
         "cuModuleLoadData",
         f"cuModuleGetFunction {launch.symbol}",
+        "cuFuncLoad",
         "cuFuncSetAttribute 8 65536",
         "cuMemAlloc 2304",
         "cuMemsetD8 0 2304",
@@ -222,6 +224,16 @@ def test_closing_gives_everything_back(cuda: Standin, out) -> None:
         assert cuda.live() > before
         assert len(library) == 1
     assert cuda.live() == before
+    assert cuda.log()[-3:] == ["cuMemFree", "cuModuleUnload", "cuDevicePrimaryCtxRelease 0"]
+    library.close()
+    assert cuda.log()[-1] == "cuDevicePrimaryCtxRelease 0"
+    assert cuda.log().count("cuDevicePrimaryCtxRelease 0") == 1
+
+
+def test_a_driver_of_ones_own_stays_open(cuda: Standin, out) -> None:
+    driver = cuda_driver.open_device(0)
+    load(write_bundle(out, [dense_launch()]), driver=driver).close()
+    assert "cuDevicePrimaryCtxRelease 0" not in cuda.log()
 
 
 def test_a_closed_kernel_refuses_to_launch(cuda: Standin, out) -> None:
@@ -315,22 +327,9 @@ def test_streams_come_in_three_shapes(cuda: Standin, out) -> None:
 def test_dlpack_is_read_without_a_copy() -> None:
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(24, dtype=numpy.float32).reshape(4, 6)[:, ::2]
-    seen = view("k", "x", _HostDlpack(array))
+    seen = view("k", "x", array)
     assert (seen.pointer, seen.dtype, seen.shape, seen.strides) == (array.ctypes.data, DType.FP32, (4, 3), (6, 2))
     assert seen.device == -1  # host memory meets no device guard
-
-
-class _HostDlpack:
-    """A producer that, as a host one may, has no use for a stream."""
-
-    def __init__(self, array) -> None:
-        self._array = array
-
-    def __dlpack__(self, stream=None):
-        return self._array.__dlpack__()
-
-    def __dlpack_device__(self):
-        return self._array.__dlpack_device__()
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,7 @@ int cuFuncGetAttribute(int *value, int attribute, void *function) {
     *value = attribute == 0 ? ((Kernel *)function)->threads : attribute == 1 ? ((Kernel *)function)->fixed : 0;
     return 0;
 }
+int cuFuncLoad(void *function) { (void)function; note("cuFuncLoad\n"); return 0; }
 int cuFuncSetAttribute(void *function, int attribute, int value) {
     ENTER("cuFuncSetAttribute");
     note("cuFuncSetAttribute %d %d\n", attribute, value);
