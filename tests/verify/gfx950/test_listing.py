@@ -1,10 +1,12 @@
 """The listing against the assembler: what we print assembles to the bytes we read."""
 
+import io
 import re
 import subprocess
 import sys
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from nkc.verify.gfx950 import read_code_object
 from nkc.verify.gfx950.decode import decode_all
@@ -24,6 +26,37 @@ def _normal(line: str) -> str:
     line = re.sub(r"\s*(;|//).*", "", line).strip()
     line = re.sub(r"0x[0-9a-f]+", lambda match: str(int(match.group(0), 16)), line)
     return re.sub(r"\s+", " ", line)
+
+
+ASSEMBLE = """
+import sys
+from triton.backends.amd.compiler import assemble_amdgcn
+sys.stdout.buffer.write(assemble_amdgcn(sys.stdin.read(), "gfx950", ""))
+"""
+
+
+@pytest.mark.toolchain
+def test_our_listings_assemble_to_the_bytes_that_they_show(tmp_path):
+    """All objects in one file, a section each, through LLVM's assembler: .text comes back byte for byte."""
+    kernels = [read_code_object(path.read_bytes()) for path in sorted(FOLDER.glob("*.hsaco"))]
+    source = ['.amdgcn_target "amdgcn-amd-amdhsa--gfx950"']
+    for number, kernel in enumerate(kernels):
+        text = re.sub(r"//.*", "", listing(kernel))
+        text = re.sub(r"\bL(\d+)\b", rf"L{number}_\1", text).split("\n", 1)[1]
+        source += [f'.section .text.k{number},"ax",@progbits', text]
+    environment = {"TRITON_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    made = subprocess.run(
+        [sys.executable, "-c", ASSEMBLE],
+        input="\n".join(source).encode(),
+        capture_output=True,
+        check=False,
+        env=environment,
+    )
+    assert made.returncode == 0, made.stderr.decode()[-2000:]
+    elf = ELFFile(io.BytesIO(made.stdout))
+    for number, kernel in enumerate(kernels):
+        section = elf.get_section_by_name(f".text.k{number}")
+        assert section.data() == kernel.text[kernel.entry : kernel.end], kernel.symbol
 
 
 @pytest.mark.toolchain

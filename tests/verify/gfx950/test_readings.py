@@ -127,3 +127,16 @@ def test_readings_come_at_three_latencies_and_only_for_loops():
         assert made[0].clocks_a_step <= made[-1].clocks_a_step
         assert all(0 < item.mfma_share <= 1 for item in made)
     assert looped
+
+
+def test_a_profile_joins_counts_and_model():
+    from nkc.verify.gfx950.profile import profile
+
+    case = CASES["fp8_128x128"]()
+    reading = profile(case.data, case.launch, case.buffers, workgroups=(0,))
+    assert reading.label == "model"
+    assert reading.conflict_ways >= 1
+    assert 0.2 < reading.coalescing <= 1
+    assert reading.instructions["v_mfma_f32_16x16x128_f8f6f4"] == 4 * 16 * 4  # waves, MFMAs a wave and step, steps
+    assert sum(item.operations for item in reading.waits) > 0
+    assert reading.workgroups == (0,)
