@@ -64,6 +64,12 @@ def output_tensor(name: str, dtype: DType, shape: tuple[int, ...]) -> Tensor:
     return Tensor(name=name, dtype=dtype, storage=poisoned(dtype, count), shape=shape, strides=strides, written=True)
 
 
+def m_major_output(name: str, dtype: DType, shape: tuple[int, int], leading_dim: int) -> Tensor:
+    """Return an output [M, G] stored as [G, leading_dim], poisoned; lanes from M on belong to nobody."""
+    storage = poisoned(dtype, shape[1] * leading_dim)
+    return Tensor(name=name, dtype=dtype, storage=storage, shape=shape, strides=(1, leading_dim), written=True)
+
+
 def poisoned(dtype: DType, count: int) -> Bits:
     """Return so many elements whose every byte is poison."""
     kind = np.dtype(STORAGE[dtype])
