@@ -21,7 +21,9 @@ def code_digests(tactic: Tactic) -> dict[str, str]:
 
 def book() -> Book:
     """Return what the evidence says, rendering proofs anew where files have changed since the index was made."""
-    return Book(digests=code_digests, toolchain=installed_toolchain)
+    from nkc.emit.measured import tuning
+
+    return Book(digests=code_digests, toolchain=installed_toolchain, tuning=tuning())
 
 
 def installed_toolchain() -> str | None:
@@ -39,6 +41,7 @@ def deciding_files(tactic: Tactic) -> tuple[str, ...]:
     names = set(_EVERY_KERNEL)
     names.update({f"nkc/ir/operations/{tactic.operation}.py", f"nkc/ir/targets/{tactic.target}.py"})
     names.update(f"nkc/ir/epilogues/{kind}.py" for kind in operations.get(tactic.operation).epilogues)
+    names.update(tactic.kernel.decided_by)
     names.update(
         f"nkc/tactics/{tactic.operation}/{path.name}" for path in (PACKAGE / "tactics" / tactic.operation).glob("*.py")
     )

@@ -34,6 +34,7 @@ class Kernel:
     """How a tactic's kernel is written: a template, what is placed in it, and how it is compiled.
 
     constants: what the template places, computed for one lowered contract. options: of the toolchain, all explicit.
+    decided_by: files, beside those of every kernel, the operation and the tactic's folder, that can move the code.
     """
 
     template: str
@@ -41,6 +42,7 @@ class Kernel:
     options: Mapping[str, int | bool | str]
     pattern: CodePattern
     pointer_range_bits: int | None = None
+    decided_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,28 @@
+"""rms_norm_quant on gfx950 by Triton: a wave reads 512 columns at a time, 16 bytes a lane.
+
+Ranks follow the bytes in flight, not a measurement: nobody has run these on the chip.
+"""
+
+from nkc.tactics.predicate import OffsetUnit
+from nkc.tactics.rms_norm_quant.kernel import Row, tactic
+
+ROWS = (
+    Row(10, 1, 8192, 16, 64, "sixteen waves a row: least latency for few rows"),
+    Row(20, 4, 512, 4, None, "a wave a row: no barrier"),
+    Row(30, 1, 2048, 4, None, "four waves a row"),
+    Row(40, 1, 4096, 8, None, "eight waves a row"),
+    Row(50, 1, 8192, 16, None, "sixteen waves a row, for the longest"),
+)
+
+TACTICS = tuple(
+    tactic(
+        "gfx950",
+        row,
+        codes=codes,
+        offsets=OffsetUnit.BYTES,
+        options={"num_stages": 1, "waves_per_eu": 0},
+        range_bits=32,
+    )
+    for codes in (True, False)
+    for row in ROWS
+)

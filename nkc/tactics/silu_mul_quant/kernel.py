@@ -1,0 +1,124 @@
+"""The one kernel of silu_mul_quant: rules and layouts are placed from the contract; tactics differ in geometry."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+from nkc.ir.contract import Contract, DType, Gate, Schedule
+from nkc.ir.quantising import GROUP
+from nkc.tactics.predicate import OffsetUnit, dtypes, equals
+from nkc.tactics.quantising.constants import DECIDING_FILES, lower, run_constants, run_workgroups
+from nkc.tactics.quantising.proofs import M_MAJOR, M_MAJOR_PADDED, ROW_MAJOR, proof, rules, up_to
+from nkc.tactics.quantising.requirements import few_rows, quantised, tensors
+from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+
+
+class Row(NamedTuple):
+    """One geometry. run: groups of 128 that a workgroup takes. max_m None: for any number of rows."""
+
+    rank: int
+    run: int
+    waves: int
+    max_m: int | None
+    note: str
+
+
+def tactic(
+    target: str, row: Row, *, offsets: OffsetUnit, options: Mapping[str, int | bool | str], range_bits: int | None
+) -> Tactic:
+    """Return the tactic of one row."""
+    geometry = f"run{row.run}_w{row.waves}"
+    return Tactic(
+        name=f"{target}.silu_mul_quant.groups_{geometry}",
+        operation="silu_mul_quant",
+        target=target,
+        rank=row.rank,
+        requires=(
+            *dtypes(x=DType.BF16),
+            equals("$.epilogue.kind", "gated_silu"),
+            *quantised(offsets),
+            *tensors("silu_mul_quant", offsets),
+            *few_rows(row.max_m),
+        ),
+        guarantees=Guarantees(deterministic=True, graph_capture=True),
+        schedule=Schedule(waves=row.waves),
+        geometry=geometry,
+        lower=partial(_lower, run=row.run),
+        kernel=Kernel(
+            template="triton/silu_mul_quant.py.j2",
+            constants=partial(_constants, run=row.run),
+            options={"enable_fp_fusion": False, "num_warps": row.waves, **options},
+            pattern=CodePattern(matrix=(), at_least=0),
+            pointer_range_bits=range_bits,
+            decided_by=DECIDING_FILES,
+        ),
+        proofs=partial(proofs, run=row.run),
+        note=row.note,
+    )
+
+
+def _lower(contract: Contract, tactic: Tactic, *, run: int) -> Contract:
+    return lower(contract, tactic, run_workgroups(contract, run))
+
+
+def _constants(contract: Contract, tactic: Tactic, *, run: int) -> Mapping[str, object]:
+    halves = contract.epilogue.gate is Gate.HALVES
+    return {
+        **run_constants(contract, tactic, run, by_row=halves),
+        "gate": str(contract.epilogue.gate),
+        "row_columns": 2 * contract.exact("k"),
+        "pair_group": 2 * GROUP,
+        "staging": str(contract.numerics["staging"]),
+        "product": "product" in contract.dtypes,
+    }
+
+
+def proofs(tactic: Tactic, *, run: int) -> tuple[Contract, ...]:
+    """Return the proof set: gate orders by stagings, the product stored or not, flavours, layouts; tails, bounded m."""
+    plain = {"x": "bf16", "out": "fp8_e4m3"}
+    stored = {**plain, "product": "bf16"}
+    halves, interleaved = ({"kind": "gated_silu", "gate": gate} for gate in ("halves", "interleaved"))
+    fp32, bf16 = ({"staging": staging} for staging in ("fp32", "bf16"))
+    some = max(run // 2, 5)  # rows of a few groups: more than one workgroup, the last of them not full
+    divide, reciprocal, ue8m0 = rules("divide", "saturate"), rules("reciprocal", "ieee"), rules("ue8m0", "saturate")
+    return (
+        proof(tactic, m=run, k=2 * GROUP, dtypes=plain, numerics=fp32 | divide, epilogue=halves),
+        proof(
+            tactic,
+            m=some,
+            k=3 * GROUP,
+            dtypes=stored,
+            numerics=bf16 | rules("divide", "ieee"),
+            scales=M_MAJOR_PADDED,
+            epilogue=interleaved,
+        ),
+        proof(
+            tactic,
+            m=up_to(some),
+            k=3 * GROUP,
+            dtypes=stored,
+            numerics=fp32 | reciprocal,
+            scales=M_MAJOR,
+            epilogue=interleaved,
+        ),
+        proof(
+            tactic,
+            m=up_to(some),
+            k=5 * GROUP,
+            dtypes=plain,
+            numerics=bf16 | ue8m0,
+            scales=M_MAJOR_PADDED,
+            epilogue=halves,
+        ),
+        proof(tactic, m=some, k=3 * GROUP, dtypes=stored, numerics=fp32 | ue8m0, scales=ROW_MAJOR, epilogue=halves),
+        proof(
+            tactic,
+            m=some,
+            k=GROUP,
+            dtypes=plain,
+            numerics=fp32 | rules("divide", "saturate", 0.0),
+            scales=M_MAJOR,
+            epilogue=interleaved,
+        ),
+        proof(tactic, m=some, k=GROUP, dtypes=plain, numerics=bf16 | reciprocal, epilogue=halves),
+    )
