@@ -11,10 +11,11 @@ from nkc.runtime.load import Library
 from nkc.runtime.prepared import Places, Prepared
 from nkc.runtime.ranks import Ranks, compare_plans
 from nkc.runtime.route import YES, Answer, Call, Registry
-from nkc.runtime.tensor import view
+from nkc.runtime.tensor import View, view
 
 ROUTE = "nkc"
 PRIORITY = 100
+_REMEMBERED = 8192  # call signatures; more are decided anew
 
 
 class BundleRoute:
@@ -45,6 +46,8 @@ class BundleRoute:
         reasons = self.reasons(call)
         fitting = next((kernel for kernel in self._kernels if not reasons[kernel.id]), None)
         if fitting is not None:
+            if len(self._fits) >= _REMEMBERED:
+                self._fits.clear()
             self._fits[call.key] = fitting
             return YES
         closest = min(self._kernels, key=lambda kernel: len(reasons[kernel.id]))
@@ -53,8 +56,8 @@ class BundleRoute:
 
     def reasons(self, call: Call) -> Mapping[str, tuple[str, ...]]:
         """Return, per kernel id, everything that keeps it from this call; nothing where it fits."""
-        given = {**call.tensors, **call.outputs}
-        return {kernel.id: tuple(self._reasons(kernel, call, given)) for kernel in self._kernels}
+        views = {name: view(self.name, name, tensor) for name, tensor in {**call.tensors, **call.outputs}.items()}
+        return {kernel.id: tuple(self._reasons(kernel, call, views)) for kernel in self._kernels}
 
     def run(self, call: Call) -> Any:
         """Launch the kernel that fits on torch's current stream. Errors: ContractViolation."""
@@ -95,15 +98,14 @@ class BundleRoute:
 
         return serve
 
-    def _reasons(self, kernel: Kernel, call: Call, given: Mapping[str, Any]) -> list[str]:
+    def _reasons(self, kernel: Kernel, call: Call, views: Mapping[str, View]) -> list[str]:
         found = semantics.mismatches(self._meaning[kernel.id], call.wanted)
-        found += [f"the kernel needs `{name}`" for name in kernel.arguments if name not in given]
-        found += [f"the kernel does not take `{name}`" for name in given if name not in kernel.arguments]
+        found += [f"the kernel needs `{name}`" for name in kernel.arguments if name not in views]
+        found += [f"the kernel does not take `{name}`" for name in views if name not in kernel.arguments]
         if not kernel.record.graph_capture and _capturing():
             found.append("a graph is being captured, and the kernel does not promise that it may be")
-        if any(name not in given for name in kernel.arguments):
+        if any(name not in views for name in kernel.arguments):
             return found
-        views = {name: view(kernel.id, name, given[name]) for name in kernel.arguments}
         _, violations = guard_rules.check(kernel.guards, views, self.library.driver.device)
         return found + [str(violation) for violation in violations]
 

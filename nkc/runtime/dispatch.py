@@ -94,6 +94,7 @@ class Dispatched(Generic[P, R]):
         self._prepared: dict[Any, Prepared] = {}
         self._version = -1
         self._logged: set[tuple[str, tuple[Any, ...]]] = set()
+        self._strangers: set[str] = set()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if _compiling():
@@ -113,7 +114,7 @@ class Dispatched(Generic[P, R]):
             try:
                 return cast("R", prepared(args, kwargs))
             except ContractViolation:
-                del self._prepared[seen]  # what only addresses tell; the long way finds the words for it
+                self._prepared.pop(seen, None)  # what only addresses tell; the long way finds the words for it
         call = self.resolve(*args, **kwargs)
         route = self._chosen.get(call.key, _UNKNOWN) if alone else _UNKNOWN
         if route is _UNKNOWN:
@@ -162,6 +163,7 @@ class Dispatched(Generic[P, R]):
 
     def _select(self, call: Call) -> Route | None:
         routes = self.registry.of(self.operation)
+        self._note_strangers()
         decisions = self.decide(call)
         accepted = tuple(each.state in (State.SELECTED, State.ELIGIBLE) for each in decisions)
         common = accepted
@@ -180,6 +182,14 @@ class Dispatched(Generic[P, R]):
                 self._prepared.clear()
             self._chosen[call.key] = chosen
         return chosen
+
+    def _note_strangers(self) -> None:
+        """Log switches that name no route: a misspelt one must not pass for a route that is off."""
+        strangers = set(self.policy.routes) - {policies.switch(name) for name in self.registry.names()}
+        for name in sorted(strangers - self._strangers):
+            known = ", ".join(sorted(policies.switch(each) for each in self.registry.names())) or "none"
+            log.warning("%s: no route has this switch (known: %s)", name, known)
+        self._strangers |= strangers
 
     def _note(self, route: str, call: Call, reason: str) -> None:
         """Log a rejection once per route and call signature."""

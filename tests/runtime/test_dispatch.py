@@ -158,6 +158,15 @@ def test_a_route_that_is_off_by_default_names_its_switch(registry) -> None:
     assert make(registry, Policy.read({"NKC_ROUTE_MY_ROUTE_2": "1"}))(2)[0] == "my.route-2"
 
 
+def test_a_switch_that_names_no_route_is_said_once(registry, caplog) -> None:
+    registry.add("op", Fixture("a"))
+    function = make(registry, Policy.read({"NKC_ROUTE_A": "1", "NKC_ROUTE_B": "0"}))
+    for x in (2, 4):
+        function(x)
+    said = [record.getMessage() for record in caplog.records if "NKC_ROUTE_B" in record.getMessage()]
+    assert said == ["NKC_ROUTE_B: no route has this switch (known: NKC_ROUTE_A)"]
+
+
 def test_disabled_dispatch_gives_the_bare_function(registry) -> None:
     registry.add("op", Fixture("a"))
     function = make(registry, Policy.read({"NKC_DISABLE_DISPATCH": "1"}))

@@ -1,6 +1,7 @@
 """The straight-line launch for torch tensors: never weaker than the exact check, and taken whenever it can be."""
 
 import random
+import sys
 
 import pytest
 
@@ -133,6 +134,17 @@ def test_workspace_follows_the_stream(cuda: Standin, out, monkeypatch) -> None:
         kernel.launch(*tensors().values(), stream=stream)
     first, second, again = (line.split(" args ")[1].split()[5] for line in cuda.launches())
     assert first == again != second
+
+
+def test_torch_may_come_after_the_bundle(cuda: Standin, out, monkeypatch) -> None:
+    with monkeypatch.context() as before:
+        before.delitem(sys.modules, "torch")
+        kernel = _load(out)
+    assert kernel.launch == kernel._launch_exact
+    kernel.launch(*tensors().values())
+    assert kernel.launch.__name__ == "launch"
+    kernel.launch(*tensors().values())
+    assert len(cuda.launches()) == 2
 
 
 def test_kernels_of_one_structure_share_their_code(cuda: Standin, tmp_path) -> None:
