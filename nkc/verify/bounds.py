@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nkc.verify.numbers import fp32
+from nkc.verify.numbers import bf16, fp32
 from nkc.verify.numbers.rounding import widen
 from nkc.verify.oracles import dense, epilogues
 from nkc.verify.oracles.dense import Chain, Operands
@@ -208,6 +208,15 @@ def err_ratio(got: ArrayLike, reference: ArrayLike) -> float:
     unit = max(peak, largest)  # squares of values near fp32's ends stay in range
     rms = [float(np.sqrt(np.mean((part / unit) ** 2))) * unit for part in (difference, wanted[judged])]
     return rms[0] / (rms[1] + 1e-8)
+
+
+def bf16_store_ratio(value: F64) -> float:
+    """Return the limit of err_ratio after a bf16 store of these values.
+
+    `BF16_STORE_RATIO` is 1.5 times what a store loses of data spread over a binade. Where a few elements, or few
+    different values, carry the whole RMS, the one store of the value itself may lose up to u_b: then 1.5 times that.
+    """
+    return max(BF16_STORE_RATIO, 1.5 * err_ratio(bf16.rounded(value), value))
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

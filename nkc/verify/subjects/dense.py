@@ -57,7 +57,7 @@ def judge(
         value,
         bound,
         overflow=bounds.BF16_OVERFLOW if stored_bf16 else FP32_OVERFLOW,
-        err_ratio_limit=bounds.BF16_STORE_RATIO if stored_bf16 else None,
+        err_ratio_limit=bounds.bf16_store_ratio(value) if stored_bf16 else None,
     )
     if recipe.regime is not Regime.EXACT:
         return Judgement(verdicts={"out": verdict})
