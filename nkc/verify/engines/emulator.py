@@ -10,11 +10,15 @@ import numpy as np
 
 from nkc.ir.contract import Access as ContractAccess
 from nkc.ir.contract import WorkspaceInit
+from nkc.ir.errors import ToolError
 from nkc.ir.launch import ArgumentKind, Launch
 from nkc.verify.engine import Answer, EngineName, Run
+from nkc.verify.gfx950.code_object import ObjectError
+from nkc.verify.gfx950.decode import DecodeError
 from nkc.verify.gfx950.emulate import EmulationReport, emulate, emulate_both_policies
-from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchSpec
+from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchError, LaunchSpec
 from nkc.verify.gfx950.mfma import MfmaModel
+from nkc.verify.gfx950.operands import MissingFeatureError
 from nkc.verify.memory import POISON, Bits, Tensor
 from nkc.verify.oracles.matrix_unit import MatrixUnit
 from nkc.verify.subject import Subject, tactic_of
@@ -73,7 +77,10 @@ class EmulatorEngine:
             buffers["workspace"] = _workspace(launch)
         chosen = self._chosen(launch)
         settings = {"model": self.model, "workgroups": chosen, "jobs": self.jobs}
-        report = emulate_both_policies(subject.object, spec, buffers, **settings)
+        try:
+            report = emulate_both_policies(subject.object, spec, buffers, **settings)
+        except (DecodeError, LaunchError, MissingFeatureError, ObjectError) as error:
+            raise ToolError(f"{launch.symbol}: the emulator cannot run it: {error}") from error
         if launch.workspace.bytes:
             buffers["workspace"] = _bytes(report.outputs["workspace"])
         backwards = tuple(reversed(range(spec.workgroups) if chosen is None else chosen))

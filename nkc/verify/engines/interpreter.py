@@ -70,6 +70,10 @@ class InterpreterEngine:
 
         return f"Triton {version('triton')}, interpreter on the CPU"
 
+    def text(self, subject: Subject) -> str:
+        """Return the kernel that is run: the subject's, with an fp32 output."""
+        return kernel_text(subject.contract, tactic_of(subject))
+
     def unit(self, subject: Subject) -> MatrixUnit | None:
         """Return None: numpy multiplies tiles in an order of its own."""
         del subject
@@ -78,7 +82,8 @@ class InterpreterEngine:
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run the algorithm on decoded operands, twice where it keeps a workspace, and round what it leaves."""
         programs = _programs(subject)
-        reply = _child().ask(request_of(subject, tensors, dims, programs), subject.launch.symbol)
+        request = request_of(subject, self.text(subject), tensors, dims, programs)
+        reply = _child().ask(request, subject.launch.symbol)
         outputs: dict[str, Bits] = {}
         covered: dict[str, NDArray[np.bool_]] = {}
         total = int(np.prod(subject.launch.grid))
@@ -110,9 +115,9 @@ def kernel_text(contract: Contract, tactic: Tactic) -> str:
 
 
 def request_of(
-    subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int], programs: tuple[int, ...]
+    subject: Subject, text: str, tensors: Sequence[Tensor], dims: Mapping[str, int], programs: tuple[int, ...]
 ) -> worker.Request:
-    """Return the request for one run: text, decoded buffers, the workspace, and the values of bounded dims."""
+    """Return the request for one run of a kernel: its text, decoded buffers, the workspace, and bounded dims."""
     launch = subject.launch
     buffers = [_buffer(tensor) for tensor in tensors]
     if launch.workspace.bytes:
@@ -121,7 +126,7 @@ def request_of(
         buffers.append(worker.Buffer(name="workspace", dtype="int32", data=data))
     visible = [argument for argument in launch.arguments if not argument.hidden]
     return worker.Request(
-        text=kernel_text(subject.contract, tactic_of(subject)),
+        text=text,
         symbol=launch.symbol,
         arguments=tuple(argument.name for argument in visible),
         buffers=tuple(buffers),

@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-RED_ZONE = 4096  # bytes on both sides of every buffer
+RED_ZONE = 1 << 18  # bytes on both sides of every buffer: a stray tile lands here, not in the allocator
 RED = 0xFF  # NaN in every floating-point type: a value read from here shows in the result
 
 
