@@ -91,9 +91,15 @@ def _refusals(guard: TensorGuard, constants: dict[str, object]) -> list[str]:
     found.append(f"{name}.shape != {_tuple(guard.shape, f'_s_{name}', constants)}")
     if _always_dense(guard):
         found.append(f"not {name}.is_contiguous()")
+    elif any(extent.dim is None and extent.of({}) == 1 for extent in guard.shape):
+        # The stride of an axis of one element does not matter, and torch gives it as it likes.
+        found += [
+            f"{name}.stride({axis}) != {_extent(stride, f'_t_{name}_{axis}', constants)}"
+            for axis, (size, stride) in enumerate(zip(guard.shape, guard.strides, strict=True))
+            if size.dim is not None or size.of({}) != 1
+        ]
     else:
-        strides = _tuple(guard.strides, f"_t_{name}", constants)
-        found.append(f"{name}.stride() != {strides}")
+        found.append(f"{name}.stride() != {_tuple(guard.strides, f'_t_{name}', constants)}")
     return found
 
 

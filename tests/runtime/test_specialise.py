@@ -70,6 +70,16 @@ def test_bounded_dims_take_the_short_path_too(cuda: Standin, out, monkeypatch, s
     assert cuda.launches()[0].split(" args ")[1].split()[5] == rows.to_bytes(4, "little").hex()
 
 
+def test_one_row_of_m_major_scales_takes_the_short_path_in_any_spelling(cuda: Standin, out, monkeypatch) -> None:
+    kernel = _load(out, m=1, scales="m_major")
+    _forbid_exact(kernel, monkeypatch)
+    for stride in ((1, 4), (77, 4)):
+        given = tensors(1)
+        given["a_scales"] = torch.ones(16).as_strided((1, 4), stride)
+        kernel.launch(*given.values())
+    assert len(cuda.launches()) == 2
+
+
 def test_zero_rows_of_torch(cuda: Standin, out) -> None:
     kernel = _load(out, m=(0, 64))
     kernel.launch(*tensors(0).values())
