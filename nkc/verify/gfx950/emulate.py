@@ -195,6 +195,7 @@ def _run_with_grain(
     with np.errstate(all="ignore"):
         for first in range(0, len(chosen), per_batch):
             group = np.asarray(chosen[first : first + per_batch])
+            shared.sync.new_batch()
             batch, waves = _fresh(program, launch, shared, group, lds_bytes, grain, settings.checked)
             start(waves, launch, state)
             engine = Engine(program, batch, settings.budget)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from nkc.verify.gfx950.decode import SGPR0, DecodeError
 from nkc.verify.gfx950.hazards import HazardKind
+from nkc.verify.gfx950.operands import MissingFeatureError
 from nkc.verify.gfx950.program import Node, Program
 from nkc.verify.gfx950.waves import Batch, Waves
 
@@ -58,6 +59,9 @@ class BarrierUse:
         """Whether an LDS access before it could conflict with one behind it."""
         writes_first = self.writes_before and (self.reads_after or self.writes_after)
         return bool(writes_first or (self.reads_before and self.writes_after))
+
+
+EPOCHS = 0xFFFF  # the LDS shadow keeps 16 bits of the barrier count
 
 
 class Engine:
@@ -157,6 +161,8 @@ class Engine:
                 self._check_barrier(w, node)
                 self._note_barrier(w, pc)
                 w.pc = node.next_pc
+                if int(w.epoch.max()) >= EPOCHS:
+                    raise MissingFeatureError(f"more than {EPOCHS} barriers in one workgroup")
                 if self._whole(w):
                     w.epoch = w.epoch + np.uint32(1)
                     pc = node.next_pc

@@ -20,6 +20,7 @@ class HazardKind(enum.Enum):
     NOT_READABLE = "memory is read that the launch does not define"
     NOT_WRITABLE = "a store goes to a buffer that the launch only reads"
     WORKGROUP_OVERLAP = "two workgroups write the same bytes"
+    MEMORY_RACE = "memory that another wave stored is read without a wait and a barrier between"
     CROSS_WORKGROUP_READ = "bytes of another workgroup are read without release and acquire between"
     NO_TERMINATION = "the instruction budget is used up"
     BAD_BRANCH = "control leaves the kernel's code"

@@ -34,6 +34,7 @@ class Arena:
         self.state: Array = np.zeros(0, np.uint8)
         self.owner: Array = np.zeros(0, np.int32)
         self.stamp: Array = np.zeros(0, np.int32)
+        self.wave: Array = np.zeros(0, np.uint8)
 
     def add(self, name: str, content: Array, permissions: int) -> int:
         """Place `content` (bytes) in the arena before `seal`; return its address."""
@@ -52,6 +53,7 @@ class Arena:
         owned = (max(ends, default=0) + 255) // 256 * 256
         self.owner = np.full(owned, FRESH, np.int32)
         self.stamp = np.zeros(owned, np.int32)
+        self.wave = np.zeros(owned, np.uint8)
         for start, content, permissions in self._parts:
             self.data[start : start + content.size] = content
             self.state[start : start + content.size] = permissions
@@ -94,20 +96,33 @@ class Arena:
         return active
 
     def _foreign_read(self, waves: "Waves", pc: int, at: Array, size: int, active: Array) -> None:
-        """Report reads of bytes that another workgroup of this launch wrote and that no acquire covers."""
+        """Report reads of bytes that another wave of this launch wrote and that nothing orders before the read."""
         for step in (0, size - 1):
-            owner = self.owner.take(at + step, mode="clip")
-            foreign = active & (at + step < self.owner.size) & (owner != waves.workgroup[:, None]) & (owner >= 0)
-            if not foreign.any():
+            here = at + step
+            written = active & (here < self.owner.size)
+            owner = self.owner.take(here, mode="clip")
+            written &= owner >= 0
+            mine = owner == waves.workgroup[:, None]
+            other = written & ~(mine & (self.wave.take(here, mode="clip") == waves.wave_id[:, None]))
+            if not other.any():
                 continue
-            stamp = self.stamp.take(at + step, mode="clip")
-            for wave, lane in np.argwhere(foreign):
-                reader, writer = int(waves.workgroup[wave]), int(owner[wave, lane])
-                if waves.launch.sync.ordered(reader, writer, int(stamp[wave, lane])):
-                    continue
-                detail = f"lane {lane}, {self.describe(int(at[wave, lane]))}, written by workgroup {writer}"
-                waves.report(HazardKind.CROSS_WORKGROUP_READ, pc, int(wave), detail, 1)
-                break
+            stamp = self.stamp.take(here, mode="clip")
+            done: set[tuple[int, int, int, int]] = set()
+            for row, lane in np.argwhere(other):
+                writer, wave = int(owner[row, lane]), int(self.wave[here[row, lane]])
+                key = (int(row), writer, wave, int(stamp[row, lane]))
+                if key not in done:
+                    done.add(key)
+                    self._judge_read(waves, pc, int(row), int(lane), int(here[row, lane]), writer, wave)
+
+    def _judge_read(self, waves: "Waves", pc: int, row: int, lane: int, at: int, writer: int, wave: int) -> None:
+        sync, stamp, group = waves.launch.sync, int(self.stamp[at]), int(waves.workgroup[row])
+        where = f"lane {lane}, {self.describe(at)}, written by"
+        if writer != group:
+            if not sync.ordered(group, writer, stamp):
+                waves.report(HazardKind.CROSS_WORKGROUP_READ, pc, row, f"{where} workgroup {writer}")
+        elif not sync.ordered_within(group, wave, stamp, int(waves.epoch[row])):
+            waves.report(HazardKind.MEMORY_RACE, pc, row, f"{where} wave {wave}")
 
     def _report(self, waves: "Waves", pc: int, at: Array, offset: Array, size: int, granted: Array, bad: Array) -> None:
         for wave, lane in np.argwhere(bad)[:1]:
@@ -144,7 +159,7 @@ class Arena:
             out[~lanes] = 0
         return out
 
-    def write(self, waves: "Waves", pc: int, offset: Array, values: Array, size: int, lanes: Array) -> None:
+    def write(self, waves: "Waves", pc: int, offset: Array, values: Array, size: int, lanes: Array, stamp: int) -> None:
         """Store the low `size` bytes of uint32 words [W, 64, n] where `lanes`; the highest lane wins a clash."""
         wave, lane = np.nonzero(lanes)
         if not wave.size:
@@ -152,14 +167,15 @@ class Arena:
         at = offset[wave, lane]
         group = waves.workgroup[wave].astype(np.int32)
         data = np.ascontiguousarray(values[wave, lane]).view(np.uint8).reshape(len(at), -1)[:, :size]
-        stamps = waves.launch.sync.epochs(group)
+        wave_id = waves.wave_id[wave].astype(np.uint8)[:, None]
         if size in (4, 8, 16) and not (at & (size - 1)).any():
             row = at // size
             data_rows, owner_rows = self.data.reshape(-1, size), self.owner.reshape(-1, size)
             self._overlap(waves, pc, wave, owner_rows[row], self.stamp.reshape(-1, size)[row], group, at)
             data_rows[row] = data
             owner_rows[row] = group[:, None]
-            self.stamp.reshape(-1, size)[row] = stamps[:, None]
+            self.stamp.reshape(-1, size)[row] = stamp
+            self.wave.reshape(-1, size)[row] = wave_id
             self.state.reshape(-1, size)[row] |= READABLE
             after = owner_rows[row]
         else:
@@ -167,7 +183,8 @@ class Arena:
             self._overlap(waves, pc, wave, self.owner[every], self.stamp[every], group, at)
             self.data[every] = data
             self.owner[every] = group[:, None]
-            self.stamp[every] = stamps[:, None]
+            self.stamp[every] = stamp
+            self.wave[every] = wave_id
             self.state[every] |= READABLE
             after = self.owner[every]
         clash = (after != group[:, None]).any(axis=1)

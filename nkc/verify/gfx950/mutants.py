@@ -21,6 +21,7 @@ from nkc.verify.gfx950.mfma import MfmaModel
 from nkc.verify.gfx950.operands import MissingFeatureError
 from nkc.verify.gfx950.program import Program, wait_counts
 from nkc.verify.gfx950.wait_states import lint
+from nkc.verify.gfx950.waves import Waves
 
 Array = npt.NDArray[Any]
 
@@ -197,7 +198,7 @@ def judge(mutation: Mutation, base: Baseline, buffers: Mapping[str, Array]) -> O
         caught |= {item.kind.name for item in report.hazards if (item.kind.name, item.pc) not in base.hazards}
         if any(_differs(report.outputs[name], value) for name, value in base.report.outputs.items()):
             caught.add("values")
-    reason = "" if caught else _equivalence(mutation, base)
+    reason = "" if caught else _equivalence(mutation, base, buffers)
     return Outcome(mutation=mutation, caught_by=frozenset(caught), equivalent=reason)
 
 
@@ -206,14 +207,14 @@ def _differs(a: Array, b: Array) -> bool:
     return not np.array_equal(x, y)
 
 
-def _equivalence(mutation: Mutation, base: Baseline) -> str:
+def _equivalence(mutation: Mutation, base: Baseline, buffers: Mapping[str, Array]) -> str:
     """Return why an uncaught mutant does the same as the original, or nothing where that cannot be shown."""
     if mutation.pc and not base.report.executed.get(mutation.pc):
         return "never executed by this launch"
     if mutation.kind in (MutationKind.VMCNT, MutationKind.LGKMCNT):
         return _idle_wait(mutation, base)
     if mutation.kind is MutationKind.BARRIER:
-        return _idle_barrier(mutation, base)
+        return _idle_barrier(mutation, base) or _apart(mutation, base, buffers)
     if mutation.kind is MutationKind.STALL:
         return "the rules ask for fewer wait states here than the compiler gave"
     return ""
@@ -259,3 +260,49 @@ def _idle_barrier(mutation: Mutation, base: Baseline) -> str:
     if not (use.reads_after or use.writes_after):
         return "no LDS access lies between it and the barrier behind, or the end"
     return "LDS is only read on both sides of it"
+
+
+class _Stretches:
+    """A trace that keeps, for workgroup 0, the LDS bytes each wave reads and writes between barriers."""
+
+    def __init__(self) -> None:
+        self.reads: dict[tuple[int, int], set[int]] = {}  # (barrier epoch, wave) -> LDS dwords
+        self.writes: dict[tuple[int, int], set[int]] = {}
+        self.behind: dict[int, set[int]] = {}  # pc of a barrier -> epochs that it begins
+        self.flying: dict[tuple[int, int], int] = {}  # (pc, wave) -> epoch of issue
+
+    def __call__(self, kind: str, inst: Instruction, w: Waves, offset: Array, size: int, lanes: Array) -> None:
+        if kind not in ("lds_read", "lds_write", "issue", "landing"):
+            return
+        for row in np.flatnonzero(w.local == 0):
+            wave, epoch = int(w.wave_id[row]), int(w.epoch[row])
+            self.behind.setdefault(w.last_barrier, set()).add(epoch)
+            at = offset[row][lanes[row]]
+            dwords = set((at[:, None] // 4 + np.arange(max(1, size // 4))).ravel().tolist())
+            first = self.flying.pop((inst.pc, wave), epoch) if kind == "landing" else epoch
+            if kind == "issue":
+                self.flying[inst.pc, wave] = epoch
+            table = self.reads if kind == "lds_read" else self.writes
+            for stretch in range(first, epoch + 1):
+                table.setdefault((stretch, wave), set()).update(dwords)
+
+    def conflict(self, pc: int, waves: int) -> bool:
+        """Whether, across the barrier at `pc`, two waves touch the same bytes and one of them writes."""
+        for epoch in self.behind.get(pc, ()):
+            for a in range(waves):
+                reads, writes = (table.get((epoch - 1, a), set()) for table in (self.reads, self.writes))
+                for b in range(waves):
+                    later = self.writes.get((epoch, b), set())
+                    if a != b and (writes & (later | self.reads.get((epoch, b), set())) or reads & later):
+                        return True
+        return False
+
+
+def _apart(mutation: Mutation, base: Baseline, buffers: Mapping[str, Array]) -> str:
+    """Show from the addresses of the original's run, without the LDS shadow, that a barrier separates nothing."""
+    stretches = _Stretches()
+    original = base.program.code.file_bytes
+    emulate(original, mutation.launch, buffers, program=base.program, trace=stretches)
+    if stretches.conflict(mutation.pc, mutation.launch.waves):
+        return ""
+    return "no two waves touch the same LDS bytes across it, one of them writing"

@@ -53,6 +53,8 @@ class Traffic:
     lds: dict[int, Access] = field(default_factory=dict)
 
     def __call__(self, kind: str, inst: Instruction, w: Waves, offset: Array, size: int, lanes: Array) -> None:
+        if kind in ("issue", "landing"):  # the LDS side of a load into LDS: contiguous by lane
+            return
         table = self.lds if kind.startswith("lds_") else self.memory
         item = table.setdefault(inst.pc, Access(inst.mnemonic))
         item.waves += int(lanes.any(axis=1).sum())

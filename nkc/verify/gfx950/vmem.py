@@ -151,8 +151,8 @@ def _load(inst: Instruction, address: Address, size: int, kind: str, d16: str | 
     return step
 
 
-def _retire_store(w: Waves, pc: int, arrays: tuple[Array, ...]) -> None:
-    w.launch.sync.retire_store(arrays[0])
+def _complete_store(w: Waves, pc: int, arrays: tuple[Array, ...]) -> None:
+    w.launch.sync.complete_store(int(arrays[0][0]), w.workgroup, w.wave_id, w.epoch)
 
 
 def _store(inst: Instruction, address: Address, size: int, d16: str | None, hi: str | None) -> Step:
@@ -166,9 +166,9 @@ def _store(inst: Instruction, address: Address, size: int, d16: str | None, hi: 
         if w.launch.trace is not None:
             w.launch.trace("store", inst, w, offset, size, lanes)
         values = np.moveaxis(w.V[data.index : data.index + max(1, size // 4)], 0, -1) >> shift
-        arena.write(w, inst.pc, offset, values, size, lanes)
-        w.launch.sync.issue_store(w.workgroup)
-        _queue(w, inst, Outstanding("store", 0, inst.pc, _retire_store, (w.workgroup,)))
+        stamp = w.launch.sync.issue_store(w.workgroup)
+        arena.write(w, inst.pc, offset, values, size, lanes, stamp)
+        _queue(w, inst, Outstanding("store", 0, inst.pc, _complete_store, (np.full(w.count, stamp),)))
 
     return step
 
@@ -190,6 +190,8 @@ def _load_to_lds(inst: Instruction, address: Address, size: int) -> Step:
         else:
             same = kept = np.zeros(int(lanes.sum()), bool)
         lds.note_write(w, pc, at, size, lanes, same=same & False, kept=kept, landing=True)
+        if w.launch.trace is not None:
+            w.launch.trace("landing", inst, w, at, size, lanes)
         w.batch.dma_in_flight -= 1
 
     def step(w: Waves) -> None:
@@ -209,6 +211,8 @@ def _load_to_lds(inst: Instruction, address: Address, size: int) -> Step:
         if lds.checked:
             lds.pending[lds._units(at, size, active)] += 1
         w.batch.dma_in_flight += 1
+        if w.launch.trace is not None:
+            w.launch.trace("issue", inst, w, at, size, active)
         if not w.launch.late_dma:
             lds.write(at, words, size, active)
         _queue(w, inst, Outstanding("dma", 0, inst.pc, land, (at, active, words)))
@@ -346,7 +350,7 @@ def _bind_atomic(inst: Instruction) -> Step:
             at = int(offset[wave, lane])
             if at % size:
                 raise MissingFeatureError(f"{inst.mnemonic}: unaligned address")
-            w.launch.sync.atomic(int(w.workgroup[wave]), at, own_stores_retired=not stores)
+            w.launch.sync.atomic(int(w.workgroup[wave]), at, own_stores_complete=not stores)
             old = int(view[at // size])
             value = operand(w, wave, lane, data)
             if operation == "cmpswap":

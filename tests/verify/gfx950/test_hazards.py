@@ -209,6 +209,26 @@ def test_two_workgroups_write_the_same_bytes_even_the_same_value():
     assert m.run(store(2, 1)).kinds == set()
 
 
+@pytest.mark.parametrize(
+    ("between", "kinds"),
+    [
+        ([waitcnt(vmcnt=0), BARRIER], set()),
+        ([BARRIER], {HazardKind.MEMORY_RACE}),
+        ([waitcnt(vmcnt=0)], {HazardKind.MEMORY_RACE}),
+        ([BARRIER, waitcnt(vmcnt=0)], {HazardKind.MEMORY_RACE}),
+    ],
+)
+def test_reading_what_another_wave_of_the_workgroup_wrote(between, kinds):
+    m = Machine(waves=2, buffers={"x": np.zeros(128, np.int32)})
+    place = 4 * LANES + 256 * np.arange(2)[:, None]
+    pointing(m, 2, "x", place)
+    pointing(m, 4, "x", 256 - place % 512 + 4 * LANES * 2)
+    m.vgpr(1, LANES + 1)
+    m.run(store(2, 1), *between, load(6, 4), waitcnt(vmcnt=0))
+    assert m.kinds == kinds
+    assert (m.w.V[6] == LANES + 1).all()
+
+
 WRITE_BACK, INVALIDATE = encode("buffer_wbl2", sc1=1), encode("buffer_inv", sc1=1)
 ARRIVE = encode("global_atomic_add", addr=8, saddr=0x7F, data=1, vdst=10, sc0=1)
 

@@ -79,3 +79,18 @@ def test_the_table_counts_and_names():
     assert "SURVIVED" not in text
     assert run_mutants.WANTED == 0.98
     assert read_code_object(small("quant").data).symbol == "quant"
+
+
+def test_a_barrier_that_matters_is_not_called_idle():
+    """The reasons for survivors are no blanket excuse: none of them holds for a barrier whose removal is caught."""
+    from nkc.verify.gfx950.mutants import _apart, _idle_barrier
+
+    for name in ("quant", "fp8_16x64", "mx_16"):
+        case = small(name)
+        base = baseline(case.data, case.launch, case.buffers)
+        seen = 0
+        for mutation in mutations(case.data, case.launch):
+            if mutation.kind is MutationKind.BARRIER and judge(mutation, base, case.buffers).caught_by == {"LDS_RACE"}:
+                assert _idle_barrier(mutation, base) == _apart(mutation, base, case.buffers) == ""
+                seen += 1
+        assert seen
