@@ -4,6 +4,8 @@ import random
 import sys
 
 import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
 
 from nkc.runtime import ContractViolation, load, read
 from nkc.runtime import cuda as cuda_driver
@@ -160,3 +162,52 @@ def test_torch_may_come_after_the_bundle(cuda: Standin, out, monkeypatch) -> Non
 def test_kernels_of_one_structure_share_their_code(cuda: Standin, tmp_path) -> None:
     first, second = _load(tmp_path / "a"), _load(tmp_path / "b", n=512)
     assert first.launch.__code__ is second.launch.__code__
+
+
+DTYPES = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.bfloat16, torch.float16, torch.float32)
+
+
+@st.composite
+def placements(draw) -> list[torch.Tensor]:
+    """Return five tensors anywhere in one small memory: mostly right, now and then wrong in one way or another."""
+    memory = torch.zeros(1 << 20, dtype=torch.uint8)
+    rows = draw(st.sampled_from((1, 4, 4, 4, 6, 8)))
+    placed = []
+    at = 0
+    for tensor in tensors(rows).values():
+        dtype = draw(st.sampled_from(DTYPES)) if draw(st.integers(0, 15)) == 0 else tensor.dtype
+        shape = list(tensor.shape)
+        if draw(st.integers(0, 15)) == 0:
+            shape[draw(st.integers(0, 1))] += draw(st.sampled_from((-1, 1)))
+        strides = [shape[1], 1]
+        if draw(st.integers(0, 15)) == 0:
+            strides[draw(st.integers(0, 1))] += draw(st.integers(1, 16))
+        start = draw(st.integers(0, 4096)) * 4 if draw(st.integers(0, 7)) == 0 else at
+        raw = memory[start : start + (memory.numel() - start) // dtype.itemsize * dtype.itemsize]
+        if raw.data_ptr() % dtype.itemsize:
+            raw = memory[: memory.numel() // dtype.itemsize * dtype.itemsize]
+        placed.append(raw.view(dtype).as_strided(shape, strides))
+        at += -(-tensor.numel() * tensor.element_size() // 256) * 256
+    return placed
+
+
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), shape=st.sampled_from(({}, {"m": (1, 6)}, {"m": (1, 6), "scales": "m_major"}, {"m": 1})))
+def test_the_short_path_launches_exactly_what_the_exact_check_allows(cuda: Standin, tmp_path, data, shape) -> None:
+    kernel = _KERNELS.get(str(shape)) or _KERNELS.setdefault(str(shape), _load(tmp_path / str(len(_KERNELS)), **shape))
+    given_tensors = data.draw(placements())
+    allowed = not kernel.check(*given_tensors)
+    cuda.reset()
+    try:
+        kernel.launch(*given_tensors)
+        launched = True
+    except ContractViolation:
+        launched = False
+    event("launched" if launched else "refused")
+    assert launched == allowed == (len(cuda.launches()) == 1)
+    if launched:
+        pointers = [tensor.data_ptr().to_bytes(8, "little").hex() for tensor in given_tensors]
+        assert cuda.launches()[0].split(" args ")[1].split()[:5] == pointers
+
+
+_KERNELS: dict[str, Kernel] = {}
