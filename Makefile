@@ -14,7 +14,7 @@ PIP           := -m pip --disable-pip-version-check install --quiet --quiet
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup example test check fmt format lint types test-oldest bench-select bench-compile bench-startup clean
+.PHONY: help setup example test check fmt format lint types test-oldest bench-select bench-compile bench-startup mutants clean
 
 help:
 	@echo 'make example        set up, compile one real contract for gfx950 and sm_90, and explain both'
@@ -24,6 +24,7 @@ help:
 	@echo 'make lint, types    ruff, and mypy in strict mode'
 	@echo 'make test-oldest    compile the examples with the oldest Triton that is claimed, 3.6'
 	@echo 'make bench-startup  time --help, id, check and explain; bench-select, bench-compile likewise'
+	@echo 'make mutants        seed faults into kernels and oracles; every one has to be caught (about two minutes)'
 	@echo 'make clean          remove build/ and the virtual environments'
 
 setup: $(READY)
@@ -72,6 +73,9 @@ bench-select: $(READY)
 
 bench-compile bench-startup: bench-%: $(READY)
 	$(BIN)/python benchmarks/$*.py
+
+mutants: $(READY)
+	$(BIN)/python benchmarks/mutants.py
 
 clean:
 	rm -rf build $(VENV) $(OLDEST)
