@@ -6,29 +6,36 @@ do not depend on it. Also here: decoder and listing, static checks, the wait-sta
 Left out: oracles and error bounds (their own rooms), and any claim about what a card would print.
 """
 
-from nkc.verify.gfx950.code_object import ObjectError, read_code_object
+from nkc.verify.gfx950.code_object import CodeObject, ObjectError, read_code_object
 from nkc.verify.gfx950.decode import DecodeError
 from nkc.verify.gfx950.emulate import DmaPolicy, EmulationReport, emulate, emulate_both_policies, missing_features
 from nkc.verify.gfx950.hazards import Hazard, HazardKind
 from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchError, LaunchSpec
 from nkc.verify.gfx950.mfma import MfmaModel
 from nkc.verify.gfx950.operands import MissingFeatureError
+from nkc.verify.gfx950.sampling import choose_workgroups
+from nkc.verify.gfx950.static_checks import Defect, Expectation, check_object
 
 __all__ = [
-    "Access",
-    "DecodeError",
-    "DmaPolicy",
-    "EmulationReport",
-    "Hazard",
-    "HazardKind",
-    "LaunchArgument",
-    "LaunchError",
-    "LaunchSpec",
-    "MfmaModel",
-    "MissingFeatureError",
-    "ObjectError",
     "emulate",
     "emulate_both_policies",
+    "EmulationReport",
+    "MfmaModel",
+    "DmaPolicy",
+    "Hazard",
+    "HazardKind",
     "missing_features",
+    "MissingFeatureError",
+    "LaunchSpec",
+    "LaunchArgument",
+    "LaunchError",
+    "Access",
+    "choose_workgroups",
     "read_code_object",
+    "CodeObject",
+    "ObjectError",
+    "DecodeError",
+    "check_object",
+    "Expectation",
+    "Defect",
 ]

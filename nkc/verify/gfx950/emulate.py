@@ -16,6 +16,7 @@ from nkc.verify.gfx950.hazards import Hazard, HazardKind, HazardLog
 from nkc.verify.gfx950.launch import Access, LaunchError, LaunchSpec, build_arena, start
 from nkc.verify.gfx950.lds import GrainTooCoarse, Lds
 from nkc.verify.gfx950.mfma import MfmaModel
+from nkc.verify.gfx950.operands import MissingFeatureError
 from nkc.verify.gfx950.program import Program
 from nkc.verify.gfx950.sync import Synchronisation
 from nkc.verify.gfx950.waves import LANES, Batch, Launch, Waves
@@ -93,7 +94,8 @@ def emulate(
     `workgroups` chooses flat ids (x fastest) of the grid; None is all. `checked` off leaves the hazard detectors for
     registers and LDS out. `jobs` spreads batches over processes; a kernel with atomics always runs in one.
     `trace` is called for every memory access (see `traffic`). `program` spares decoding `data` again.
-    Errors: `ObjectError`, `LaunchError`, `DecodeError` and `MissingFeatureError`, each naming what is wrong.
+    What the run reached and the emulator does not model ends it and is named in the report's `missing`.
+    Errors: `ObjectError` and `LaunchError`, each naming what is wrong.
     """
     program = program or _program(data, launch.symbol, model)
     chosen = tuple(range(launch.workgroups)) if workgroups is None else tuple(dict.fromkeys(workgroups))
@@ -128,6 +130,7 @@ class _Result:
     content: dict[str, Array]
     owner: dict[str, Array]
     hazards: tuple[Hazard, ...]
+    missing: tuple[str, ...]
     executed: dict[int, int]
     retired: dict[int, Retired]
     barriers: dict[int, BarrierUse]
@@ -191,6 +194,7 @@ def _run_with_grain(
     counts: dict[int, int] = {}
     retired: dict[int, Retired] = {}
     barriers: dict[int, BarrierUse] = {}
+    missing: list[str] = []
     per_batch = max(1, settings.batch_waves // launch.waves)
     with np.errstate(all="ignore"):
         for first in range(0, len(chosen), per_batch):
@@ -199,12 +203,17 @@ def _run_with_grain(
             batch, waves = _fresh(program, launch, shared, group, lds_bytes, grain, settings.checked)
             start(waves, launch, state)
             engine = Engine(program, batch, settings.budget)
-            engine.run(waves)
+            try:
+                engine.run(waves)
+            except MissingFeatureError as error:
+                missing.append(str(error))
             _add(counts, engine.counts)
             for pc, seen in engine.retired.items():
                 retired.setdefault(pc, Retired()).add(seen)
             for pc, use in engine.barriers.items():
                 barriers.setdefault(pc, BarrierUse()).add(use)
+            if missing:
+                break
     names = [item.name for item in launch.arguments if item.value is None and item.access is not Access.IN]
     owner = {name: arena.owner[slice(*arena.spans[name])].copy() for name in names}
     content = {name: arena.bytes_of(name).copy() for name in names}
@@ -212,6 +221,7 @@ def _run_with_grain(
         content=content,
         owner=owner,
         hazards=log.hazards(),
+        missing=tuple(missing),
         executed=counts,
         retired=retired,
         barriers=barriers,
@@ -293,6 +303,7 @@ def _assemble(
         outputs=outputs,
         written={name: part != -1 for name, part in owner.items()},
         hazards=log.hazards(),
+        missing=tuple(dict.fromkeys(name for result in results for name in result.missing)),
         workgroups=chosen,
         workgroups_total=launch.workgroups,
         wave_instructions=sum(counts.values()),

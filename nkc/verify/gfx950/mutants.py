@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nkc.verify.gfx950.code_object import read_code_object
-from nkc.verify.gfx950.decode import DecodeError, Instruction
+from nkc.verify.gfx950.decode import Instruction
 from nkc.verify.gfx950.emulate import DmaPolicy, EmulationReport, emulate
 from nkc.verify.gfx950.launch import LaunchError, LaunchSpec
 from nkc.verify.gfx950.mfma import MfmaModel
-from nkc.verify.gfx950.operands import MissingFeatureError
 from nkc.verify.gfx950.program import Program, wait_counts
 from nkc.verify.gfx950.wait_states import lint
 from nkc.verify.gfx950.waves import Waves
@@ -192,9 +191,10 @@ def judge(mutation: Mutation, base: Baseline, buffers: Mapping[str, Array]) -> O
             break
         try:
             report = emulate(mutation.data, mutation.launch, buffers, budget=budget, dma=dma, program=program)
-        except (MissingFeatureError, DecodeError, LaunchError) as error:
-            caught.add(type(error).__name__)
+        except LaunchError:
+            caught.add("launch")
             break
+        caught |= {"missing"} if report.missing else set()
         caught |= {item.kind.name for item in report.hazards if (item.kind.name, item.pc) not in base.hazards}
         if any(_differs(report.outputs[name], value) for name, value in base.report.outputs.items()):
             caught.add("values")

@@ -10,8 +10,10 @@ from nkc.verify.gfx950 import (
     emulate,
     emulate_both_policies,
     missing_features,
+    read_code_object,
 )
 from tests.verify.gfx950.cases import CASES, as_bytes, fp8_gemm, quant, split_k
+from tests.verify.gfx950.snippets import encode
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -99,6 +101,17 @@ def test_a_part_of_a_grid_with_atomics_is_refused():
     case = CASES["split_k_all"]()
     with pytest.raises(LaunchError, match="run the whole grid"):
         emulate(case.data, case.launch, case.buffers, workgroups=(0,))
+
+
+def test_what_is_not_modelled_is_named_and_ends_the_run():
+    case = CASES["quant"]()
+    kernel = read_code_object(case.data)
+    at = kernel.text_offset + kernel.entry + 256
+    spoilt = case.data[:at] + encode("s_getreg_b32", sdst=40, simm16=4) + case.data[at + 4 :]
+    report = emulate(spoilt, case.launch, case.buffers)
+    assert report.missing == ("pc 0x100: instruction s_getreg_b32",)
+    assert not report.clean
+    assert missing_features(spoilt) == ("instruction s_getreg_b32",)
 
 
 def test_inputs_are_not_changed():
