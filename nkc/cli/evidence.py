@@ -13,14 +13,21 @@ def command() -> None:
 @command.command("add")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def add(files: tuple[Path, ...]) -> None:
-    """Add the results that `nkc verify --export` wrote elsewhere, one file of records a tactic."""
+    """Add the results that `nkc verify --export` or `nkc bench --export` wrote elsewhere."""
     import msgspec
 
+    from nkc.bench.records import merge as merge_measurements
+    from nkc.bench.records import read_exported
     from nkc.ir.errors import UsageError
     from nkc.tactics.evidence import Records
+    from nkc.tactics.performance import exported
     from nkc.verify.evidence import merge
 
     for file in files:
+        if exported(file):
+            for path in merge_measurements(read_exported(file)):
+                click.echo(f"recorded in {path.name}", err=True)
+            continue
         try:
             found = msgspec.json.decode(file.read_bytes(), type=list[Records])
         except (OSError, msgspec.DecodeError) as error:
@@ -33,14 +40,16 @@ def add(files: tuple[Path, ...]) -> None:
 @command.command("index")
 @click.option("--check", "only_check", is_flag=True, help="Exit 5 where the committed index is not today's.")
 def index(only_check: bool) -> int:
-    """Render every proof and write the index of code digests."""
-    from nkc.emit.proofs import make_index, write_index
+    """Render every proof, and every kernel that was timed, and write the indexes of code digests."""
+    from nkc.emit import measured, proofs
     from nkc.tactics.evidence import read_index
+    from nkc.tactics.performance import read_performance_index
 
     if not only_check:
-        write_index()
+        proofs.write_index()
+        measured.write_index()
         return 0
-    if make_index() == read_index():
+    if proofs.make_index() == read_index() and measured.make_index() == read_performance_index():
         return 0
     click.echo("nkc: the index of evidence is not that of this tree (nkc evidence index)", err=True)
     return 5

@@ -16,6 +16,7 @@ from nkc.ir.contract import Maturity
 from nkc.ir.errors import ToolError
 from nkc.ir.package import PACKAGE, file_sha256
 from nkc.tactics.tactic import Tactic
+from nkc.tactics.tuning import Tuning
 
 RECORDS_SCHEMA: Literal["nkc.evidence/1"] = "nkc.evidence/1"
 INDEX_SCHEMA: Literal["nkc.evidence-index/1"] = "nkc.evidence-index/1"
@@ -161,7 +162,7 @@ class Book:
 
     digests: renders a tactic's proofs where the index no longer can tell; without it, evidence whose files have
     changed is stale, and counts for nothing until it is looked at again. toolchain: says which compiler is installed,
-    as records name it (`triton 3.9.0`), or None; asked only where there are records.
+    as records name it (`triton 3.9.0`), or None; asked only where there are records. tuning: the tables of ranks.
     """
 
     def __init__(
@@ -170,7 +171,9 @@ class Book:
         digests: Digests | None = None,
         toolchain: Callable[[], str | None] = lambda: None,
         folder: Path | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
+        self.tuning = Tuning() if tuning is None else tuning
         self._digests = digests
         self._toolchain = toolchain
         self._folder = folder

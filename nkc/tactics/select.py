@@ -14,6 +14,7 @@ from nkc.tactics.evidence import Book, Standing
 from nkc.tactics.predicate import Predicate, lookup, plain, show
 from nkc.tactics.reason import Reason, StageName
 from nkc.tactics.tactic import Lowered, Tactic
+from nkc.tactics.tuning import Ranks
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,12 +73,13 @@ def select(
     """Evaluate all tactics of the contract's operation, completely, and order the eligible ones.
 
     tactics: other candidates than the catalogue's, for tests. book: what the evidence says of them. Raises ToolError
-    where a tactic pack cannot be loaded.
+    where a tactic pack or a tuning table cannot be loaded.
     """
     policy = policy or Policy()
     book = book or Book()
     request = contract_id(contract)
     found = tactics_of(contract.operation) if tactics is None else tuple(tactics)
+    ranks = book.tuning.ranks(contract)
     results: dict[Predicate, Reason | None] = {}
     candidates = tuple(
         sorted(
@@ -88,6 +90,7 @@ def select(
                     policy,
                     results,
                     book.standing(tactic, request, strict=policy.strict_evidence),
+                    ranks,
                 )
                 for tactic in found
             ),
@@ -114,17 +117,19 @@ def _candidate(
     policy: Policy,
     results: dict[Predicate, Reason | None],
     stands: Standing,
+    ranks: Ranks,
 ) -> Candidate:
     reasons = [
         *obstacles(contract, tactic, results),
         *_maturity(stands, policy),
         *_policy(tactic, policy),
     ]
+    effective_rank, rank_source = ranks.of(tactic.name, tactic.rank)
     return Candidate(
         tactic=tactic,
         standing=stands,
-        effective_rank=(1, tactic.rank),
-        rank_source="catalogue",
+        effective_rank=effective_rank,
+        rank_source=rank_source,
         reasons=tuple(reasons),
     )
 

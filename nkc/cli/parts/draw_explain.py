@@ -21,6 +21,7 @@ def draw_explain(record: "Explain") -> None:
     others = sum(candidate.target != record.target for candidate in record.candidates)
     if others:
         shown.append(Text(f"{others} candidates for other targets are left out here; --format json lists them", "dim"))
+    shown += [Text(f"tuned: {source}", "dim") for source in _rows(record)]
     shown.append(_budget(record))
     if record.launch is not None:
         shown.append(_object(record))
@@ -81,12 +82,24 @@ def _candidates(record: "Explain") -> "Table":
         drawn.add_row(
             candidate.name,
             candidate.state,
-            str(candidate.effective_rank[1]),
+            _rank(candidate),
             _maturity(candidate),
             _why(candidate),
             style=style,
         )
     return drawn
+
+
+def _rank(candidate: "CandidateRecord") -> str:
+    """Return the catalogue's rank, or the place in a tuning row, which goes before every such rank."""
+    tuned, place = candidate.effective_rank
+    return str(place) if tuned else f"row {place}"
+
+
+def _rows(record: "Explain") -> list[str]:
+    """Return the tuning rows that rank candidates, or would if they were not stale."""
+    named = {each.rank_source for each in record.candidates if each.target == record.target}
+    return sorted(named - {"catalogue"})
 
 
 def _maturity(candidate: "CandidateRecord") -> str:

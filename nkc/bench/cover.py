@@ -1,0 +1,57 @@
+"""Holds a set of contracts against the tuning table: which ranges of m no fresh row covers whole, and the remedy."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nkc.ir.contract import Contract, dim_max, dim_min
+from nkc.tactics.tuning import Tuning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """One contract that the table does not rank. file: where it stands. what: in words, with the remedy.
+
+    open: the parts of its range of m that no fresh row covers at all; empty where rows cover it only in pieces.
+    """
+
+    file: str
+    what: str
+    open: tuple[tuple[int, int], ...]
+
+
+def holes(contracts: Iterable[tuple[str, Contract]], tuning: Tuning) -> tuple[Hole, ...]:
+    """Return every contract whose range of m lies in no single fresh row, in the order given."""
+    found = []
+    for file, contract in contracts:
+        row, _ = tuning.row_of(contract)
+        low, high = dim_min(contract.shape["m"]), dim_max(contract.shape["m"])
+        if row is not None and tuning.why_stale(contract.operation, row) is None:
+            continue
+        fresh = [each for each in tuning.rows_of(contract) if tuning.why_stale(contract.operation, each) is None]
+        missing = _missing(low, high, [each.m for each in fresh])
+        if row is not None:
+            what = (
+                f"its row is stale: {tuning.why_stale(contract.operation, row)} (nkc bench --every --record, nkc tune)"
+            )
+        elif not missing:
+            inside = sorted(each.m[1] for each in fresh if low <= each.m[1] < high)
+            what = f"rows cover it only in pieces (nkc split --at {','.join(map(str, inside))})"
+        else:
+            parts = ", ".join(f"{start}..{end}" for start, end in missing)
+            what = f"nothing covers m {parts} (nkc bench --every --record, nkc tune)"
+        found.append(Hole(file=file, what=f"m {low}..{high}: {what}", open=missing))
+    return tuple(found)
+
+
+def _missing(low: int, high: int, intervals: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return the parts of low..high that no interval holds."""
+    found, at = [], low
+    for start, end in sorted(intervals):
+        if end < at or start > high:
+            continue
+        if start > at:
+            found.append((at, start - 1))
+        at = max(at, end + 1)
+    if at <= high:
+        found.append((at, high))
+    return tuple(found)

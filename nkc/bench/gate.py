@@ -1,0 +1,169 @@
+"""The correctness gate: no time is taken of a kernel whose result on the very same operands is not right.
+
+Two looks. A window of rows and columns, tails included, is held against the float64 oracle within the contract's
+derived bound, element by element. The whole output is held against float64 on the device by RMS, and no element of a
+poisoned output may be left.
+"""
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from nkc.bench.baselines import dequantised
+from nkc.bench.cell import Cell
+from nkc.bench.operands import RECIPE, Copy, poison
+from nkc.ir.contract import Contract, DType
+from nkc.tactics.performance import Gate
+from nkc.verify import bounds
+from nkc.verify.numbers import bf16, fp8
+from nkc.verify.oracles import dense, epilogues
+from nkc.verify.oracles.dense import Chain, Operands
+from nkc.verify.subjects.dense import FP32_OVERFLOW, chains_of, unit_of
+
+WINDOW_ROWS, WINDOW_COLUMNS = 8, 96
+OTHER_RULE_RATIO = 8e-3
+"""Limit of the RMS ratio where a route follows another rule: bf16 operands lose 2.3e-3, a wrong result far more."""
+NOT_FINITE = 1e9  # JSON has no infinity
+ORACLE = "dense, float64"
+
+
+class Reference:
+    """What one cell's operands multiply to: a window on the host, the whole on the device."""
+
+    def __init__(self, cell: Cell, copy: Copy, seed: int) -> None:
+        self._cell = cell
+        self._seed = seed
+        self._rows = _spread(cell.size["m"], WINDOW_ROWS)
+        self._columns = _spread(cell.size["n"], WINDOW_COLUMNS)
+        self._operands, self._bias = _window(cell, copy, self._rows, self._columns)
+        self._whole = _whole(cell, copy)
+        self._norm = float(self._whole.square().sum()) or 1.0
+        self._by_chains: dict[tuple[Chain, ...], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
+
+    def judge(self, launch: Callable[[], object], out: Any, sealed: Contract | None) -> Gate:
+        """Run once on a poisoned output and judge it. sealed: the built contract; None for another rule."""
+        import torch
+
+        poison(out)
+        launch()
+        if out.is_cuda:
+            torch.cuda.synchronize()
+        worst, held = None, True
+        if sealed is not None:
+            verdict = self._verdict(out, sealed)
+            worst, held = float(f"{verdict.worst:.4g}"), verdict.passed
+        ratio = self._ratio(out)
+        limit = OTHER_RULE_RATIO if sealed is None else bounds.BF16_STORE_RATIO
+        passed = held and ratio <= limit
+        said: dict[str, object] = {
+            "passed": passed,
+            "worst": worst,
+            "err_ratio": ratio,
+            "limit": limit,
+            "oracle": ORACLE,
+        }
+        said |= {"recipe": RECIPE, "seed": self._seed, "request": self._cell.request, "dims": dict(self._cell.dims)}
+        return Gate(
+            passed=passed,
+            worst=worst,
+            err_ratio=ratio,
+            err_ratio_limit=limit,
+            digest=hashlib.sha256(msgspec.json.encode(said, order="sorted")).hexdigest(),
+        )
+
+    def _verdict(self, out: Any, sealed: Contract) -> bounds.Verdict:
+        chains = chains_of(sealed, self._operands)
+        if chains not in self._by_chains:
+            self._by_chains[chains] = _expected(sealed, self._operands, self._bias, chains)
+        value, bound = self._by_chains[chains]
+        got = out[self._rows][:, self._columns].float().cpu().numpy()
+        narrow = sealed.dtypes["out"] is DType.BF16
+        return bounds.judge(
+            got, value, bound, overflow=bounds.BF16_OVERFLOW if narrow else FP32_OVERFLOW, err_ratio_limit=None
+        )
+
+    def _ratio(self, out: Any) -> float:
+        """Return RMS(out - reference) / RMS(reference) over the whole output; `NOT_FINITE` where an element is NaN."""
+        squares = 0.0
+        for start in range(0, out.shape[0], _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            squares += float((out[part].double() - self._whole[part]).square().sum())
+        ratio = (squares / self._norm) ** 0.5
+        return float(f"{ratio:.4g}") if np.isfinite(ratio) else NOT_FINITE
+
+
+_ROWS_AT_ONCE = 1024
+
+
+def _whole(cell: Cell, copy: Copy) -> Any:
+    """Return the float64 product [M, N] on the device."""
+    import torch
+
+    a, b = copy.tensors["a"], copy.tensors["b"]
+    if cell.contract.scales:
+        block_n, block_k = cell.contract.scales["b"].block
+        wide_a = dequantised(a, copy.tensors["a_scales"], 1, block_k, torch.float64)
+        wide_b = dequantised(b, copy.tensors["b_scales"], block_n, block_k, torch.float64)
+    else:
+        wide_a, wide_b = a.double(), b.double()
+    product = wide_a @ wide_b.T
+    return product + copy.tensors["bias"].double() if "bias" in copy.tensors else product
+
+
+def _window(
+    cell: Cell, copy: Copy, rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> tuple[Operands, NDArray[np.float32]]:
+    """Return the operands of the window's elements, decoded on the host, and its bias."""
+    import torch
+
+    def host(name: str, kept: NDArray[np.int64]) -> NDArray[np.generic]:
+        picked = copy.tensors[name].view(torch.uint8 if cell.contract.scales else torch.int16)
+        array: NDArray[np.generic] = picked[torch.from_numpy(kept).to(picked.device)].cpu().numpy()
+        return array
+
+    codes = host("a", rows), host("b", columns)
+    bias = np.zeros(len(columns), np.float32)
+    if "bias" in copy.tensors:
+        bias = copy.tensors["bias"].float().cpu().numpy()[columns]
+    if not cell.contract.scales:
+        return Operands(a=bf16.decode(codes[0].view(np.uint16)), b=bf16.decode(codes[1].view(np.uint16))), bias
+    block_n, block_k = cell.contract.scales["b"].block
+    operands = Operands(
+        a=fp8.decode(codes[0].astype(np.uint8)),
+        b=fp8.decode(codes[1].astype(np.uint8)),
+        scale_a=np.ascontiguousarray(copy.tensors["a_scales"].cpu().numpy()[rows]),
+        scale_b=np.ascontiguousarray(copy.tensors["b_scales"].cpu().numpy()[columns // block_n]),
+        block_n=1,  # a row of scales for each column that was picked
+        block_k=block_k,
+    )
+    return operands, bias
+
+
+def _expected(
+    sealed: Contract, operands: Operands, bias: NDArray[np.float32], chains: tuple[Chain, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the float64 value and the bound of every element of the window."""
+    value, bound = dense.value(operands), bounds.dense_error(operands, unit_of(sealed), chains)
+    match sealed.epilogue.kind:
+        case "identity":
+            pass
+        case "bias":
+            value = epilogues.bias(value, bias)
+            bound = bounds.bias_error(value, bound)
+        case kind:
+            raise NotImplementedError(f"no judgement for epilogue {kind}")
+    return value, bounds.bf16_store_error(value, bound) if sealed.dtypes["out"] is DType.BF16 else bound
+
+
+@lru_cache(maxsize=64)
+def _spread(extent: int, most: int) -> NDArray[np.int64]:
+    """Return at most so many places, the first and the last among them, evenly spread."""
+    return np.unique(np.linspace(0, extent - 1, min(extent, most)).round().astype(np.int64))
+
+
+__all__ = ["ORACLE", "Reference"]

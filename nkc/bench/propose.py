@@ -1,0 +1,122 @@
+"""Proposes rows of the tuning table from records: for each shape, which tactics go first in which interval of rows.
+
+A contract with a fixed m stands for the rows down to the next smaller one that was measured: a tile that was fastest
+at m = 64 is proposed for 17..64 where 16 was measured too. A contract with a bounded m is measured at several values
+and stands for its own range, by the geometric mean over them. What is proposed never reaches beyond what was measured.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nkc.ir.contract import Contract, dim_max, dim_min
+from nkc.ir.reader import parse_document
+from nkc.tactics.performance import Record, Route
+from nkc.tactics.tuning import Row, Table
+
+NEAR = 1.5
+"""A tactic slower than the fastest by this factor is left to the catalogue's rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The records of one contract at one code, one for each value of its bounded dims."""
+
+    contract: Contract
+    records: tuple[Record, ...]
+
+    @property
+    def shape(self) -> tuple[str, str, tuple[tuple[str, int], ...]]:
+        """Operation, target and every dim beside m."""
+        dims = {name: self.contract.exact(name) for name in self.contract.shape if name != "m"}
+        return self.contract.operation, self.contract.target.arch, tuple(sorted(dims.items()))
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """The range of m."""
+        return dim_min(self.contract.shape["m"]), dim_max(self.contract.shape["m"])
+
+
+def measured(records: Iterable[Record]) -> tuple[Measured, ...]:
+    """Gather records by contract, in order of shape and rows."""
+    by_request: dict[str, list[Record]] = {}
+    for record in records:
+        by_request.setdefault(record.request, []).append(record)
+    found = [
+        Measured(contract=parse_document(each[0].contract, each[0].cell), records=tuple(each))
+        for each in by_request.values()
+    ]
+    return tuple(sorted(found, key=lambda each: (each.shape, each.rows, each.records[0].request)))
+
+
+def propose(records: Iterable[Record]) -> tuple[dict[str, Table], tuple[str, ...]]:
+    """Return a table for each operation, and what could not become a row, one line each."""
+    by_shape: dict[object, list[Measured]] = {}
+    for each in measured(records):
+        by_shape.setdefault(each.shape, []).append(each)
+    tables: dict[str, list[Row]] = {}
+    problems: list[str] = []
+    for contracts in by_shape.values():
+        operation, target, dims = contracts[0].shape
+        for (low, high), group in _intervals(contracts, problems):
+            order = _order(group)
+            if not order:
+                problems.append(f"{group[0].records[0].cell}: no tactic was timed behind a green gate")
+                continue
+            digests = tuple(sorted(record.digest for each in group for record in each.records))
+            row = Row(target=target, dims=dict(dims), m=(low, high), order=order, records=digests)
+            tables.setdefault(operation, []).append(row)
+    return {name: Table(operation=name, rows=tuple(rows)) for name, rows in sorted(tables.items())}, tuple(problems)
+
+
+def _intervals(contracts: list[Measured], problems: list[str]) -> list[tuple[tuple[int, int], list[Measured]]]:
+    """Return intervals of m with the contracts that speak for each, ascending; a range that overlaps is reported."""
+    by_rows: dict[tuple[int, int], list[Measured]] = {}
+    for each in contracts:
+        by_rows.setdefault(each.rows, []).append(each)
+    found: list[tuple[tuple[int, int], list[Measured]]] = []
+    end = -1
+    for (low, high), group in sorted(by_rows.items(), key=lambda item: (item[0][1], -item[0][0])):
+        start = end + 1 if low == high else low
+        if start <= end:
+            name = group[0].records[0].cell
+            problems.append(f"{name}: m {low}..{high} overlaps what ends at {end} (nkc split --at {end})")
+            continue
+        found.append(((start, high), group))
+        end = high
+    return found
+
+
+def _order(group: list[Measured]) -> tuple[str, ...]:
+    """Return the tactics that were timed green everywhere in the group, by the geometric mean of their medians."""
+    records = [record for each in group for record in each.records]
+    times: list[Mapping[str, float]] = [
+        {route.name: _median(route) for route in record.routes if _counts(route)} for record in records
+    ]
+    best: dict[str, float] = {}
+    for name in sorted({name for each in times for name in each}):
+        seen = [each[name] / min(each.values()) for each in times if name in each]
+        # A contract whose rule does not admit a tactic says nothing of it; one where it was cut short says it is slow.
+        if all(name in each or record.route(name) is None for each, record in zip(times, records, strict=True)):
+            best[name] = math.exp(sum(map(math.log, seen)) / len(seen))
+    return tuple(name for name in sorted(best, key=lambda name: (best[name], name)) if best[name] <= NEAR)
+
+
+def _counts(route: Route) -> bool:
+    return route.tactic and route.latency is not None and route.gate is not None and route.gate.passed
+
+
+def _median(route: Route) -> float:
+    assert route.latency is not None
+    return route.latency.median_us
+
+
+def merge(old: Table, new: Table) -> Table:
+    """Return a table in which the new rows replace every old one of the same shape that they overlap."""
+    kept = [
+        row
+        for row in old.rows
+        if not any(row.shape == each.shape and row.m[0] <= each.m[1] and each.m[0] <= row.m[1] for each in new.rows)
+    ]
+    rows = sorted((*kept, *new.rows), key=lambda row: (row.shape, row.m))
+    return Table(operation=new.operation, rows=tuple(rows))

@@ -1,0 +1,75 @@
+"""`nkc bench`: times built kernels beside what a server would otherwise run, behind a correctness gate."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nkc.cli.parts.options import format_option
+
+if TYPE_CHECKING:
+    from nkc.tactics.performance import Measurements
+
+
+@click.command("bench")
+@click.argument("subjects", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--every", is_flag=True, help="Build every eligible tactic, not the selected and the plain one alone.")
+@click.option("--build-only", metavar="DIR", type=click.Path(path_type=Path), help="Build, for another machine.")
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the data.")
+@click.option("--seconds", type=click.IntRange(min=1), help="Begin no further contract after so long.")
+@click.option("--record", is_flag=True, help="Add the records to this checkout.")
+@click.option("--export", metavar="FILE", type=click.Path(path_type=Path), help="Write them, for `nkc evidence add`.")
+@click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw the committed records as SVG.")
+@format_option("table", "json")
+def command(
+    subjects: tuple[Path, ...],
+    every: bool,
+    build_only: Path | None,
+    seed: int,
+    seconds: int | None,
+    record: bool,
+    export: Path | None,
+    plot: Path | None,
+    form: str,
+) -> int:
+    """Time the kernels of each CONTRACT, or those that were built in DIR, on the GPU of this machine.
+
+    Device time by graph replay over operands that exceed the L2 four times, in turns with the baselines that are
+    there: cuBLASLt block-scaled, DeepGEMM, bf16 matmul, our plain tile. A kernel whose result is not right is not
+    timed, and no speed-up is printed where both sides are one route. Exit 5 where a gate is red.
+    """
+    if plot is not None:
+        from nkc.cli.parts.benching import plot_records
+
+        return plot_records(subjects, plot)
+    from nkc.cli.parts.benching import Bench
+
+    with Bench(subjects, every=every, build_only=build_only) as bench:
+        if build_only is not None:
+            click.echo(f"{build_only}: {bench.kernels} kernels for {len(bench.asked)} contracts", err=True)
+            return 0
+        found = bench.measure(seed=seed, seconds=seconds, export=export)
+    return report(found, record=record, export=export, form=form)
+
+
+def report(found: "Measurements", *, record: bool, export: Path | None, form: str) -> int:
+    """Print what was measured, keep what is to be kept, and return the exit code."""
+    from nkc.bench import compare, records
+
+    if form == "json":
+        click.echo(records.document(found).decode(), nl=False)
+    else:
+        from nkc.cli.parts.draw_bench import draw_bench
+
+        draw_bench(found)
+    if record:
+        for path in records.merge(found):
+            click.echo(f"recorded in {path.name}", err=True)
+    if export is not None:
+        click.echo(f"{export}: {len(found.records)} records", err=True)
+    failed = [(each, route) for each in found.records for route in compare.red(each)]
+    for each, route in failed:
+        assert route.gate is not None
+        worst = "" if route.gate.worst is None else f", {route.gate.worst:.3g} times its bound at worst"
+        click.echo(f"{each.cell}: {route.name}: red: RMS ratio {route.gate.err_ratio:.3g}{worst}", err=True)
+    return 5 if failed else 0

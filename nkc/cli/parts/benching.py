@@ -1,0 +1,143 @@
+"""One run of `nkc bench`: builds what is not built, measures contract by contract, keeps what it has at every step."""
+
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import click
+
+from nkc.bench import gather, records
+from nkc.bench.cell import Cell
+from nkc.ir.errors import UsageError
+from nkc.verify.subject import dim_values
+
+if TYPE_CHECKING:
+    from nkc.tactics.performance import Measurements, Record
+
+Done = Callable[[str], None]
+
+
+class Bench:
+    """The contracts to bench with their kernels, in a temporary directory where they had to be built."""
+
+    def __init__(self, paths: Sequence[Path], *, every: bool, build_only: Path | None) -> None:
+        if not paths:
+            raise UsageError("nkc: nothing to bench (name contracts, a folder of them, or a built directory)")
+        self._paths = paths
+        self._every = every
+        self._place = build_only
+        self._stack = ExitStack()
+        self.asked: tuple[gather.Asked, ...] = ()
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels there are."""
+        return sum(len(asked.subjects) for asked in self.asked)
+
+    def __enter__(self) -> Self:
+        place = self._place or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nkc-bench-")))
+        try:
+            self.asked = self._gather(place)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _gather(self, place: Path) -> tuple[gather.Asked, ...]:
+        found = [asked for path in self._paths if gather.is_built(path) for asked in gather.built(path)]
+        files = gather.contract_files([path for path in self._paths if not gather.is_built(path)])
+        if files:
+            from nkc import api
+            from nkc.emit.toolchains.triton import TritonToolchain
+
+            inputs = api.read_all([str(path) for path in files])
+            with TritonToolchain() as toolchain, _progress("compiling", None) as done:
+                problems = gather.build_all(inputs, place, toolchain, every=self._every, done=done)
+            for problem in problems:
+                click.echo(problem, err=True)
+            found += gather.built(place)
+        return tuple(found)
+
+    def measure(self, *, seed: int, seconds: int | None, export: Path | None) -> "Measurements":
+        """Measure every contract at every value of its bounded dims that is looked at."""
+        from nkc.bench import machine, measure
+        from nkc.emit import proofs
+        from nkc.tactics.select import select
+
+        began = time.monotonic()
+        cells = [(asked, dims) for asked in self.asked for dims in dim_values(asked.contract)]
+        book = proofs.book()
+        found: list[Record] = []
+        with machine.Sampler() as sampler, _progress("measuring", len(cells)) as done:
+            session = machine.session(" ".join(["nkc", *map(shlex.quote, _arguments())]), sampler)
+            entrants = measure.load(subject for asked in self.asked for subject in asked.subjects)
+            for place, (asked, dims) in enumerate(cells):
+                if seconds is not None and time.monotonic() - began > seconds:
+                    click.echo(f"nkc: {len(cells) - place} of {len(cells)} left, {seconds} s are over", err=True)
+                    break
+                names = [subject.tactic for subject in asked.subjects]
+                chosen = [each.tactic.name for each in select(asked.contract, gather.ALLOWED, book=book).eligible]
+                found.append(
+                    measure.measure(
+                        Cell(contract=asked.contract, request=asked.request, dims=dims),
+                        [entrants[asked.request, name] for name in names],
+                        session,
+                        sampler,
+                        contract=asked.contract,
+                        selected=next((name for name in chosen if name in names), None),
+                        plain=gather.plain_of(asked.contract, names),
+                        seed=seed,
+                    )
+                )
+                if export is not None:
+                    _keep(export, records.document(records.of(session, found)))
+                done(found[-1].cell)
+        return records.of(session, found)
+
+
+def plot_records(subjects: Sequence[Path], out: Path) -> int:
+    """Draw committed records, or exported ones that are named, as one SVG file."""
+    from nkc.bench import plot
+    from nkc.emit.write import write_file
+
+    found = [records.read_exported(path) for path in subjects] or [records.read_all()]
+    write_file(out.absolute(), plot.svg(found))
+    return 0
+
+
+def _arguments() -> list[str]:
+    """Return the command line without folders: a record names no path of somebody's machine."""
+    return [Path(word).name if "/" in word else word for word in sys.argv[1:]]
+
+
+def _keep(file: Path, data: bytes) -> None:
+    from nkc.emit.write import write_file
+
+    write_file(file.absolute(), data)
+
+
+@contextmanager
+def _progress(what: str, total: int | None) -> Iterator[Done]:
+    """Show progress on a terminal; say nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from nkc.cli.parts.console import console
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda name: progress.update(task, advance=1, description=f"{what} {name}")

@@ -1,0 +1,94 @@
+"""Draws what was measured: one row a cell, then every route of a cell where there is only one."""
+
+from typing import TYPE_CHECKING
+
+from nkc.cli.parts.console import draw, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nkc.tactics.performance import Latency, Measurements, Record, Session
+
+
+def draw_bench(found: "Measurements") -> None:
+    """Print a table of all cells; of one cell every route."""
+    from rich.text import Text
+
+    shown: list[object] = [Text(_session(session)) for session in found.sessions.values()]
+    shown.append(_cells(found.records))
+    if len(found.records) == 1:
+        shown.append(_routes(found.records[0]))
+    draw(*shown)
+
+
+def _session(session: "Session") -> str:
+    best = session.ceilings
+    products = ", ".join(f"{kind} {rate:.0f} TFLOP/s" for kind, rate in sorted(best.tflops.items()))
+    return f"{session.device}, driver {session.driver}, {session.date}: reads {best.read_gbs:.0f} GB/s, {products}"
+
+
+def _cells(records: "tuple[Record, ...]") -> "Table":
+    from nkc.bench.compare import compare
+
+    drawn = table(
+        "cell",
+        "candidate",
+        "us",
+        "floor us",
+        "of floor",
+        "fastest",
+        "us",
+        "best baseline",
+        "us",
+        "speed-up",
+        "host us",
+        "MHz, W",
+    )
+    for record in records:
+        said = compare(record)
+        candidate, fastest, baseline = said.candidate, said.fastest, said.baseline
+        alike = candidate is not None and fastest is not None and candidate.name == fastest.name
+        drawn.add_row(
+            record.cell,
+            candidate.name if candidate else "-",
+            _median(candidate.latency if candidate else None),
+            f"{record.floor_us:.1f} ({record.bound})",
+            "-" if said.of_floor is None else f"{said.of_floor:.2f}",
+            "the same" if alike else fastest.name if fastest else "-",
+            _median(fastest.latency if fastest else None),
+            baseline.name if baseline else "-",
+            _median(baseline.latency if baseline else None),
+            f"{said.speed_up:.2f}" if said.speed_up is not None else f"none: {said.refused}",
+            f"{candidate.host_us:.1f}" if candidate and candidate.host_us is not None else "-",
+            f"{record.clocks.sm_mhz:.0f}, {record.clocks.power_w:.0f}" if record.clocks else "-",
+        )
+    return drawn
+
+
+def _routes(record: "Record") -> "Table":
+    drawn = table("route", "gate", "error/bound", "RMS ratio", "first look us", "us", "p10..p90", "host us", "note")
+    for route in record.routes:
+        gate, taken = route.gate, route.latency
+        note = route.why_not or ("" if route.same_rule else "another rule: shown, not compared")
+        if route.name == record.plain:
+            note = "plain tile" + (f"; {note}" if note else "")
+        drawn.add_row(
+            route.name,
+            "-" if gate is None else "green" if gate.passed else "RED",
+            "-" if gate is None or gate.worst is None else f"{gate.worst:.3g}",
+            "-" if gate is None else f"{gate.err_ratio:.2e}",
+            "-" if route.quick_us is None else f"{route.quick_us:.1f}",
+            _median(taken),
+            "-" if taken is None else f"{taken.p10_us:.1f}..{taken.p90_us:.1f}",
+            "-" if route.host_us is None else f"{route.host_us:.1f}",
+            note,
+        )
+    return drawn
+
+
+def _median(latency: "Latency | None") -> str:
+    """Return the median with half the spread from the tenth to the ninetieth part, in percent of it."""
+    if latency is None:
+        return "-"
+    spread = (latency.p90_us - latency.p10_us) / 2 / latency.median_us
+    return f"{latency.median_us:.1f} ±{100 * spread:.1f}%"

@@ -1,0 +1,53 @@
+"""`nkc split`: one contract with a range of rows becomes several, and a bundle of them picks by the rows."""
+
+from pathlib import Path
+
+import click
+
+from nkc.cli.parts.options import contract_argument
+
+
+class _Cuts(click.ParamType):  # type: ignore[type-arg]
+    """Numbers with commas between them."""
+
+    name = "cuts"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return the numbers, or fail as a usage error."""
+        try:
+            return tuple(int(word) for word in str(value).split(","))
+        except ValueError:
+            self.fail(f"`{value}` is not numbers with commas between them (16,64,256)", param, ctx)
+
+
+@click.command("split")
+@contract_argument()
+@click.option("--at", "cuts", metavar="M,M,...", required=True, type=_Cuts(), help="Where a part ends, inclusive.")
+@click.option("-o", "--output", "out", metavar="DIR", type=click.Path(path_type=Path), help="Where (beside CONTRACT).")
+def command(contract: str, cuts: tuple[int, ...], out: Path | None) -> None:
+    """Write one contract for each part of CONTRACT's range of m: --at 16,64 makes min..16, 17..64, 65..max.
+
+    Everything else, notes too, stays as it is. Built into one bundle, exactly one of them accepts each number of rows.
+    """
+    from nkc import ir
+    from nkc.emit.write import write_file
+    from nkc.ir.canonical import contract_document
+    from nkc.ir.contract import dim_max, dim_min
+    from nkc.ir.errors import UsageError
+    from nkc.ir.split import split
+
+    import orjson  # isort: skip
+
+    source = Path(contract)
+    try:
+        parts = split(ir.read(source), cuts)
+    except UsageError as error:
+        raise UsageError(f"{contract}:{error}") from None
+    place = source.parent if out is None else out
+    place.mkdir(parents=True, exist_ok=True)
+    for part in parts:
+        low, high = dim_min(part.shape["m"]), dim_max(part.shape["m"])
+        path = place / f"{source.stem}.m{low}{'' if low == high else f'-{high}'}.json"
+        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+        write_file(path.absolute(), orjson.dumps(contract_document(part, notes=True), option=options))
+        click.echo(str(path))

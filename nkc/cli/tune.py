@@ -1,0 +1,140 @@
+"""`nkc tune`: rows of the tuning table, proposed from performance records, and what the table does not cover."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nkc.cli.parts.options import format_option
+
+if TYPE_CHECKING:
+    from nkc.bench.cover import Hole
+    from nkc.ir.contract import Contract
+    from nkc.tactics.tuning import Table
+
+
+@click.command("tune")
+@click.argument("contracts", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--measure", is_flag=True, help="First bench every eligible tactic on this machine's GPU, and record it.")
+@click.option("--write", is_flag=True, help="Put the proposed rows into the tables of this checkout.")
+@click.option("--check", is_flag=True, help="Print what the committed tables do not cover; exit 5 if anything.")
+@click.option("--target", metavar="ARCH", help="Only contracts for one target.")
+@click.option("--hints", metavar="FILE", type=click.Path(path_type=Path), help="What `nkc import-tuning` wrote.")
+@format_option("table", "json")
+def command(
+    contracts: tuple[Path, ...],
+    measure: bool,
+    write: bool,
+    check: bool,
+    target: str | None,
+    hints: Path | None,
+    form: str,
+) -> int:
+    """Propose which tactic goes first for each shape and interval of rows, from records that are fresh.
+
+    Without CONTRACT all committed records speak. A record whose kernels have changed since is named and left out, and
+    so is a contract without one, with the tactics that hints would try first.
+    """
+    from nkc import api
+    from nkc.bench.gather import contract_files
+
+    named = api.read_all([str(path) for path in contract_files(contracts)])
+    kept = tuple((file, one) for file, one in named if target in (None, one.target.arch))
+    if check:
+        return _check(kept, form)
+    if measure:
+        from nkc.cli.bench import report
+        from nkc.cli.parts.benching import Bench
+
+        with Bench([Path(file) for file, _ in kept], every=True, build_only=None) as bench:
+            code = report(bench.measure(seed=1, seconds=None, export=None), record=True, export=None, form="table")
+        if code:
+            return code
+    return _propose(kept if contracts else None, write=write, hints=hints, form=form)
+
+
+def _check(contracts: "tuple[tuple[str, Contract], ...]", form: str) -> int:
+    from nkc.bench.cover import holes
+    from nkc.emit.measured import tuning
+    from nkc.ir.errors import UsageError
+
+    if not contracts:
+        raise UsageError("nkc: nothing to check (name contracts, or folders of them)")
+    found = holes(contracts, tuning())
+    _print_holes(found, form)
+    click.echo(f"{len(contracts) - len(found)} of {len(contracts)} contracts lie whole in one fresh row", err=True)
+    return 5 if found else 0
+
+
+def _print_holes(found: "tuple[Hole, ...]", form: str) -> None:
+    if form == "json":
+        import orjson
+
+        rows = [{"contract": Path(hole.file).name, "what": hole.what, "open": hole.open} for hole in found]
+        click.echo(orjson.dumps({"holes": rows}, option=orjson.OPT_INDENT_2).decode())
+        return
+    for hole in found:
+        click.echo(f"{Path(hole.file).name}: {hole.what}")
+
+
+def _propose(
+    contracts: "tuple[tuple[str, Contract], ...] | None",
+    *,
+    write: bool,
+    hints: Path | None,
+    form: str,
+) -> int:
+    from nkc.bench.propose import merge, propose
+    from nkc.bench.standing import fresh
+    from nkc.emit.measured import tuning
+    from nkc.ir.canonical import contract_id
+    from nkc.tactics.performance import read_all
+    from nkc.tactics.tuning import read_table, write_table
+
+    records, stale = fresh(read_all().records, tuning())
+    for line in stale:
+        click.echo(line, err=True)
+    if contracts is not None:
+        there = {record.request for record in records}
+        for file, contract in contracts:
+            if contract_id(contract) not in there:
+                name, first = Path(file).name, _hinted(hints, contract)
+                click.echo(f"{name}: no fresh record{first} (nkc bench --every {name} --record)", err=True)
+        wanted = {contract_id(contract) for _, contract in contracts}
+        records = tuple(record for record in records if record.request in wanted)
+    tables, problems = propose(records)
+    for line in problems:
+        click.echo(line, err=True)
+    _print_tables(tables, form)
+    if write:
+        for operation, table in tables.items():
+            path = write_table(merge(read_table(operation), table))
+            click.echo(f"{path.parent.name}/{path.name}: {len(table.rows)} rows", err=True)
+    return 0
+
+
+def _hinted(hints: Path | None, contract: "Contract") -> str:
+    """Return which tactics a hint would try first, in words."""
+    if hints is None:
+        return ""
+    from nkc.bench.hints import first_tries, read_hints
+
+    names = first_tries(read_hints(hints), contract)
+    return f"; hints name {', '.join(names)}" if names else ""
+
+
+def _print_tables(tables: "dict[str, Table]", form: str) -> None:
+    if form == "json":
+        from nkc.tactics.tuning import document
+
+        for table in tables.values():
+            click.echo(document(table).decode(), nl=False)
+        return
+    from nkc.cli.parts.console import draw
+    from nkc.cli.parts.console import table as make
+
+    drawn = make("operation", "row", "order", "records")
+    for operation, table in tables.items():
+        for row in table.rows:
+            drawn.add_row(operation, str(row), "\n".join(row.order), "\n".join(each[:12] for each in row.records))
+    draw(drawn)
