@@ -106,11 +106,11 @@ def test_explain_draws_the_decision_the_ids_and_every_local_candidate() -> None:
     assert "\x1b" not in done.out
 
 
-def test_an_experiment_is_not_selected_unasked() -> None:
+def test_what_its_evidence_proves_is_selected_unasked() -> None:
     done = nkc("explain", GFX950)
     assert done.code == 0
-    assert done.out.startswith("fallback: framework\n")
-    assert "--allow-experimental" in done.out
+    assert done.out.startswith("optimized: gfx950.dense.")
+    assert "verified (emulator" in done.out
 
 
 def test_the_deployed_layout_falls_back_for_its_layout(tmp_path) -> None:

@@ -1,6 +1,7 @@
 """explain.json: a pure function of a selection and an artifact, complete, strict, and the same bytes each time."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from nkc.emit import build as b
 from nkc.emit.explain import Explain, encode, explain
 from nkc.ir.contract import Maturity
 from nkc.ir.manifest import Disposition
+from nkc.tactics.evidence import Book
 from nkc.tactics.predicate import at_most
 from nkc.tactics.select import Policy, Selection, select
 
@@ -22,7 +24,7 @@ OBJECT_SECTIONS = {"sealed", "resources", "occupancy", "launch", "source", "tool
 
 
 def explained(edits: Edits | None = None, policy: Policy = EXPERIMENTS) -> Explain:
-    return explain(select(contract(edits), policy))
+    return explain(select(contract(edits), policy, book=Book(folder=Path("no evidence"))))
 
 
 def built() -> Explain:
