@@ -7,9 +7,9 @@ Left out: oracles and error bounds (their own rooms), and any claim about what a
 """
 
 from nkc.verify.gfx950.code_object import CodeObject, ObjectError, read_code_object
-from nkc.verify.gfx950.decode import DecodeError
 from nkc.verify.gfx950.emulate import DmaPolicy, EmulationReport, emulate, emulate_both_policies, missing_features
 from nkc.verify.gfx950.hazards import Hazard, HazardKind
+from nkc.verify.gfx950.instruction import DecodeError
 from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchError, LaunchSpec
 from nkc.verify.gfx950.mfma import MfmaModel
 from nkc.verify.gfx950.operands import MissingFeatureError

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nkc.verify.gfx950.decode import SGPR0, Instruction, Kind
+from nkc.verify.gfx950.instruction import SGPR0, Instruction, Kind
 from nkc.verify.gfx950.operands import MissingFeatureError, Step, reader, write_u32
 from nkc.verify.gfx950.waves import LANE, Waves
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nkc.verify.gfx950.atomics import ATOMIC_FUNCTIONS
 from nkc.verify.gfx950.crosslane import bind_ds_permute
-from nkc.verify.gfx950.decode import Instruction
+from nkc.verify.gfx950.instruction import Instruction
 from nkc.verify.gfx950.operands import MissingFeatureError, Step
-from nkc.verify.gfx950.vmem import ATOMIC_FUNCTIONS, spread
+from nkc.verify.gfx950.vmem import spread
 from nkc.verify.gfx950.waves import LANE, Outstanding, Waves
 
 Array = npt.NDArray[Any]

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nkc.verify.gfx950.decode import SGPR0, DecodeError
 from nkc.verify.gfx950.hazards import HazardKind
+from nkc.verify.gfx950.instruction import SGPR0, DecodeError
 from nkc.verify.gfx950.operands import MissingFeatureError
 from nkc.verify.gfx950.program import Node, Program
 from nkc.verify.gfx950.waves import Batch, Waves

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from nkc.verify.gfx950.code_object import CodeObject
-from nkc.verify.gfx950.decode import AGPR0, INLINE_FLOAT, SGPR0, Instruction, Kind, Operand, decode_all
+from nkc.verify.gfx950.decode import decode_all
+from nkc.verify.gfx950.instruction import AGPR0, INLINE_FLOAT, SGPR0, Instruction, Kind, Operand
 from nkc.verify.gfx950.isa import vop_mnemonics
 from nkc.verify.gfx950.program import wait_counts
 

@@ -9,8 +9,9 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from nkc.verify.gfx950.code_object import CodeObject, read_code_object
-from nkc.verify.gfx950.decode import Instruction, decode_all
+from nkc.verify.gfx950.decode import decode_all
 from nkc.verify.gfx950.ds import access_bytes
+from nkc.verify.gfx950.instruction import Instruction
 from nkc.verify.gfx950.program import wait_counts
 from nkc.verify.gfx950.wait_states import passes
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nkc.verify.gfx950 import numeric as n
-from nkc.verify.gfx950.decode import Instruction, Kind, Operand
+from nkc.verify.gfx950.instruction import Instruction, Kind, Operand
 from nkc.verify.gfx950.operands import MissingFeatureError, Step, constant, reader
 from nkc.verify.gfx950.waves import Waves
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nkc.verify.gfx950.decode import INLINE_FLOAT, LITERAL, SGPR0, Instruction, Kind, Operand
+from nkc.verify.gfx950.decode import LITERAL
+from nkc.verify.gfx950.instruction import INLINE_FLOAT, SGPR0, Instruction, Kind, Operand
 from nkc.verify.gfx950.waves import EXEC, LANE, Waves, bits_of, lanes_of
 
 Array = npt.NDArray[Any]

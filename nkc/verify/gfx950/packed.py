@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nkc.verify.gfx950 import numeric as n
-from nkc.verify.gfx950.decode import SGPR0, Instruction, Kind, Operand
+from nkc.verify.gfx950.instruction import SGPR0, Instruction, Kind, Operand
 from nkc.verify.gfx950.operands import MissingFeatureError, Reader, Step, reader, write_f32, write_u32
 from nkc.verify.gfx950.waves import FP16_OVFL, Waves
 

@@ -4,19 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from nkc.verify.gfx950.atomics import bind_atomic
 from nkc.verify.gfx950.code_object import CodeObject
 from nkc.verify.gfx950.crosslane import bind_crosslane
-from nkc.verify.gfx950.decode import SCC, Instruction, decode
+from nkc.verify.gfx950.decode import decode
 from nkc.verify.gfx950.ds import access_bytes, bind_ds
+from nkc.verify.gfx950.instruction import SCC, Instruction
 from nkc.verify.gfx950.mfma import MfmaModel, bind_mfma
 from nkc.verify.gfx950.operands import MissingFeatureError, Step
 from nkc.verify.gfx950.packed import bind_conversion, bind_packed
+from nkc.verify.gfx950.private import bind_scratch
 from nkc.verify.gfx950.salu import bind_salu
-from nkc.verify.gfx950.valu import bind_compare, bind_select, bind_valu
-from nkc.verify.gfx950.vmem import bind_smem, bind_vmem
+from nkc.verify.gfx950.smem import bind_smem
+from nkc.verify.gfx950.valu import bind_valu
+from nkc.verify.gfx950.valu_masks import bind_compare, bind_select
+from nkc.verify.gfx950.vmem import bind_vmem
 from nkc.verify.gfx950.waves import EXEC, VCC, Waves
 
 Array = npt.NDArray[Any]
@@ -66,6 +70,8 @@ _BINDERS: tuple[Callable[[Instruction], Step | None], ...] = (
     bind_crosslane,
     bind_smem,
     bind_vmem,
+    bind_scratch,
+    bind_atomic,
     bind_ds,
     bind_salu,
 )
@@ -214,6 +220,3 @@ class Program:
     def has_atomics(self) -> bool:
         """Whether reachable code does atomics on memory (workgroups then depend on each other)."""
         return any("_atomic_" in inst.mnemonic for inst in self.instructions().values())
-
-
-__all__ = ["Node", "Program", "bind", "np", "wait_counts"]

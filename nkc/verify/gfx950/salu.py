@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nkc.verify.gfx950.decode import INLINE_FLOAT, SGPR0, Instruction, Kind, Operand
+from nkc.verify.gfx950.instruction import INLINE_FLOAT, SGPR0, Instruction, Kind, Operand
 from nkc.verify.gfx950.operands import MissingFeatureError, Step, constant
 from nkc.verify.gfx950.waves import EXEC, VCC, Waves
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nkc.verify.gfx950.decode import Instruction
+from nkc.verify.gfx950.instruction import Instruction
 from nkc.verify.gfx950.waves import Waves
 
 Array = npt.NDArray[Any]

@@ -8,8 +8,8 @@ and gfx950 (passes of an MFMA are its busy cycles / 4). Known by their documents
 
 from collections.abc import Iterator, Mapping
 
-from nkc.verify.gfx950.decode import EXEC, M0, SGPR0, VCC, Instruction, Kind
 from nkc.verify.gfx950.hazards import Hazard, HazardKind
+from nkc.verify.gfx950.instruction import EXEC, M0, SGPR0, VCC, Instruction, Kind
 from nkc.verify.gfx950.program import Program
 
 HORIZON = 20  # no rule asks for more: 16 passes + 4

@@ -11,7 +11,8 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from nkc.verify.gfx950.mutants import MutationKind, Outcome, baseline, judge, mutations
+from nkc.verify.gfx950.mutants import Outcome, baseline, judge
+from nkc.verify.gfx950.mutations import MutationKind, mutations
 from tests.verify.gfx950.cases import CASES, fp8_gemm, gemm, mx_gemm, quant
 
 WANTED = 0.98

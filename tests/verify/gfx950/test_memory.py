@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from nkc.verify.gfx950.atomics import ATOMIC_FUNCTIONS
 from nkc.verify.gfx950.hazards import HazardKind
 from nkc.verify.gfx950.operands import MissingFeatureError
-from nkc.verify.gfx950.vmem import ATOMIC_FUNCTIONS
 from tests.verify.gfx950.snippets import Machine, V, const, encode, waitcnt
 from tests.verify.gfx950.test_valu import signed
 

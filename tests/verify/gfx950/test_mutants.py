@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from nkc.verify.gfx950 import HazardKind, emulate_both_policies, read_code_object
-from nkc.verify.gfx950.mutants import MutationKind, baseline, judge, mutations
+from nkc.verify.gfx950.equivalence import apart, idle_barrier
+from nkc.verify.gfx950.mutants import baseline, judge
+from nkc.verify.gfx950.mutations import MutationKind, mutations
 from tests.verify.gfx950 import run_mutants, test_hazards
 from tests.verify.gfx950.run_mutants import KNOWN, examine, score, small, table
 
@@ -83,14 +85,12 @@ def test_the_table_counts_and_names():
 
 def test_a_barrier_that_matters_is_not_called_idle():
     """The reasons for survivors are no blanket excuse: none of them holds for a barrier whose removal is caught."""
-    from nkc.verify.gfx950.mutants import _apart, _idle_barrier
-
     for name in ("quant", "fp8_16x64", "mx_16"):
         case = small(name)
         base = baseline(case.data, case.launch, case.buffers)
         seen = 0
         for mutation in mutations(case.data, case.launch):
             if mutation.kind is MutationKind.BARRIER and judge(mutation, base, case.buffers).caught_by == {"LDS_RACE"}:
-                assert _idle_barrier(mutation, base) == _apart(mutation, base, case.buffers) == ""
+                assert idle_barrier(mutation, base) == apart(mutation, base, case.buffers) == ""
                 seen += 1
         assert seen
