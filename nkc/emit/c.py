@@ -14,7 +14,16 @@ from nkc import __version__
 from nkc.emit import templates
 from nkc.ir.contract import Access, DType, WorkspaceInit
 from nkc.ir.errors import UsageError
-from nkc.ir.launch import ArgumentKind, DistinctGuard, Extent, Launch, RangeGuard, TensorGuard
+from nkc.ir.launch import (
+    ArgumentKind,
+    DistinctGuard,
+    Extent,
+    Launch,
+    LaunchArgument,
+    RangeGuard,
+    TensorGuard,
+    TensorMap,
+)
 
 ABI = 1
 """Version of the header's types and calling rules; a program built against another one is refused at open."""
@@ -22,6 +31,11 @@ ABI = 1
 WORKSPACE = "workspace"
 MAX_RANK = 4
 _IMAGE_COLUMNS = 24
+
+# CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion of cuda.h. e4m3 travels as bytes.
+_MAP_TYPES = {DType.FP8_E4M3: 0, DType.INT32: 4, DType.FP16: 6, DType.FP32: 7, DType.BF16: 9}
+_MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_MAP_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 
 
 class StatusText(NamedTuple):
@@ -98,6 +112,7 @@ def emit(kernels: Sequence[CKernel], *, prefix: str, plan: str, embed: bool) -> 
         "dtypes": [{"macro": dtype.value.upper()} for dtype in DType],
         "max_rank": MAX_RANK,
         "embedded": embed,
+        "has_maps": any(argument.tensor_map for kernel in kernels for argument in kernel.launch.arguments),
         "cuda": any(arch.startswith("sm_") for arch in arches),
         "hip": any(arch.startswith("gfx") for arch in arches),
         "arches": ", ".join(arches),
@@ -131,7 +146,9 @@ def _kernel(kernel: CKernel, name: str, prefix: str, embed: bool, asked: Mapping
     callers = [
         argument
         for argument in launch.arguments
-        if argument.kind is ArgumentKind.POINTER and not argument.hidden and argument.name != WORKSPACE
+        if argument.kind in (ArgumentKind.POINTER, ArgumentKind.TENSOR_MAP)
+        and not argument.hidden
+        and argument.name != WORKSPACE
     ]
     tensors = [guards[argument.name] for argument in callers]
     ranges = [guard for guard in launch.guards if isinstance(guard, RangeGuard)]
@@ -166,7 +183,7 @@ def _kernel(kernel: CKernel, name: str, prefix: str, embed: bool, asked: Mapping
         "kernargs": ", ".join(map(str, kernel.kernargs)),
         "parameters": ", ".join(str(argument.offset) for argument in ordered),
         "parameter_count": len(ordered),
-        "operands": [_operand(guard, dims, offsets[guard.argument]) for guard in tensors],
+        "operands": [_operand(guard, dims, argument) for guard, argument in zip(tensors, callers, strict=True)],
         "dims": [_dim(guard, tensors) for guard in ranges],
         "scalars": [
             {"dim": dims.index(argument.dim), "offset": argument.offset}
@@ -199,7 +216,7 @@ def _ctype(dtype: DType | None, prefix: str) -> str:
             return f"{prefix}_{dtype.value}"
 
 
-def _operand(guard: TensorGuard, dims: list[str], offset: int) -> dict[str, object]:
+def _operand(guard: TensorGuard, dims: list[str], argument: LaunchArgument) -> dict[str, object]:
     if len(guard.shape) > MAX_RANK:
         raise UsageError(f"`{guard.argument}` has {len(guard.shape)} axes, more than the {MAX_RANK} of the C header")
     return {
@@ -210,8 +227,22 @@ def _operand(guard: TensorGuard, dims: list[str], offset: int) -> dict[str, obje
         "strides": ", ".join(_extent(extent, dims) for extent in guard.strides),
         "alignment": guard.alignment,
         "element_bytes": guard.dtype.size_bytes,
-        "offset": offset,
+        "offset": argument.offset,
+        "map": "0" if argument.tensor_map is None else _map(guard, argument.tensor_map),
     }
+
+
+def _map(guard: TensorGuard, tensor_map: TensorMap) -> str:
+    """Return the initialiser of a tensor map: axes from the contiguous one outwards, then cuda.h's numbers."""
+    axes = range(len(guard.shape))
+    contiguous = next(
+        axis for axis in (axes[-1], *axes) if guard.strides[axis].dim is None and guard.strides[axis].value == 1
+    )
+    order = (contiguous, *(axis for axis in reversed(axes) if axis != contiguous))
+    box = ", ".join(str(tensor_map.box[axis]) for axis in order)
+    swizzle, promotion = _MAP_SWIZZLES[tensor_map.swizzle_bytes], _MAP_PROMOTIONS[tensor_map.l2_promotion_bytes]
+    places = ", ".join(map(str, order))
+    return f"{len(order)}, {{ {places} }}, {_MAP_TYPES[guard.dtype]}, {swizzle}, {promotion}, {{ {box} }}"
 
 
 def _extent(extent: Extent, dims: list[str]) -> str:

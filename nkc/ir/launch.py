@@ -19,12 +19,30 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ArgumentKind(StrEnum):
-    """What a kernel parameter holds. `scratch`: an 8-byte pointer of the toolchain's own, null at launch."""
+    """What a kernel parameter holds.
+
+    `scratch`: an 8-byte pointer of the toolchain's own, null at launch. `tensor_map`: a CUtensorMap of 128 bytes by
+    value, over the tensor that the caller passes under the parameter's name.
+    """
 
     POINTER = "pointer"
+    TENSOR_MAP = "tensor_map"
     INT32 = "int32"
     SCRATCH = "scratch"
     IMPLICIT = "implicit"
+
+
+class TensorMap(_Record, frozen=True, kw_only=True):
+    """How TMA copies a tensor: extents and strides are its guard's, elements out of bounds read as zero.
+
+    box: elements that one copy takes along each axis, in the order of the tensor's axes.
+    swizzle_bytes: span in which 16-byte pieces are permuted in shared memory: 0, 32, 64 or 128.
+    l2_promotion_bytes: what a miss fetches into L2 at least: 0, 64, 128 or 256.
+    """
+
+    box: tuple[int, ...]
+    swizzle_bytes: Literal[0, 32, 64, 128]
+    l2_promotion_bytes: Literal[0, 64, 128, 256] = 0
 
 
 class LaunchArgument(_Record, frozen=True, kw_only=True):
@@ -39,6 +57,7 @@ class LaunchArgument(_Record, frozen=True, kw_only=True):
     access: what the kernel does to the memory of a pointer.
     dim: the bounded dim whose value an `int32` carries.
     implicit: the HIP implicit argument (`hidden_block_count_x`, ...).
+    tensor_map: how the map of a `tensor_map` is made.
     """
 
     name: str
@@ -50,6 +69,7 @@ class LaunchArgument(_Record, frozen=True, kw_only=True):
     access: Access | None = None
     dim: str | None = None
     implicit: str | None = None
+    tensor_map: TensorMap | None = None
 
 
 class Extent(_Record, frozen=True, kw_only=True):

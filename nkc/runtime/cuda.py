@@ -10,10 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
 
-from nkc.ir.launch import Launch
+from nkc.ir.contract import DType
+from nkc.ir.launch import Launch, TensorMap
 from nkc.runtime.driver import Driver, Frame, FrameLayout
 from nkc.runtime.errors import BundleError, DriverError
 from nkc.runtime.stream import torch_current_stream
+from nkc.runtime.tensor_map import MAP_ALIGNMENT, MAP_BYTES
 
 LaunchPath = Literal["ex", "plain", "bindings"]
 
@@ -21,6 +23,11 @@ LaunchPath = Literal["ex", "plain", "bindings"]
 _CONFIG_BYTES = 56
 _CONFIG_STREAM = 32
 _KERNARGS = 64
+
+# CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion of cuda.h. e4m3 travels as bytes.
+_MAP_TYPES = {DType.FP8_E4M3: 0, DType.INT32: 4, DType.FP16: 6, DType.FP32: 7, DType.BF16: 9}
+_MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+_MAP_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 
 # CUresult of a launch while another context, or none, is current on this thread.
 _WRONG_CONTEXT = frozenset({201, 400, 709, 3})
@@ -129,7 +136,9 @@ class CudaDriver:
 
     def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
         """Return a frame: the launch struct, then the parameters, and the table of their addresses beside it."""
-        buffer = (ctypes.c_uint64 * ((_KERNARGS + len(static) + 7) // 8))()
+        space = (ctypes.c_uint8 * (MAP_ALIGNMENT + _KERNARGS + len(static)))()
+        shift = -ctypes.addressof(space) % MAP_ALIGNMENT  # tensor maps lie at multiples of 64
+        buffer = (ctypes.c_uint8 * (_KERNARGS + len(static))).from_buffer(space, shift)
         address = ctypes.addressof(buffer)
         ctypes.memmove(address + _KERNARGS, static, len(static))
         config = (ctypes.c_uint32 * 7).from_buffer(buffer)
@@ -160,6 +169,37 @@ class CudaDriver:
             return call_plain
         run_ex = self._library.cuLaunchKernelEx
         return partial(run_ex, buffer, ctypes.c_void_p(function), table, None)
+
+    def tensor_map(
+        self,
+        dtype: DType,
+        pointer: int,
+        extents: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        tensor_map: TensorMap,
+    ) -> bytes:
+        """Return the 128 bytes that cuTensorMapEncodeTiled makes."""
+        rank = len(extents)
+        space = (ctypes.c_uint64 * (2 * MAP_BYTES // 8))()
+        target = -(-ctypes.addressof(space) // MAP_ALIGNMENT) * MAP_ALIGNMENT
+        status = self._library.cuTensorMapEncodeTiled(
+            ctypes.c_void_p(target),
+            _MAP_TYPES[dtype],
+            ctypes.c_uint32(rank),
+            ctypes.c_void_p(pointer),
+            (ctypes.c_uint64 * rank)(*extents),
+            (ctypes.c_uint64 * max(rank - 1, 1))(*strides_bytes),
+            (ctypes.c_uint32 * rank)(*box),
+            (ctypes.c_uint32 * rank)(*[1] * rank),
+            0,  # CU_TENSOR_MAP_INTERLEAVE_NONE
+            _MAP_SWIZZLES[tensor_map.swizzle_bytes],
+            _MAP_PROMOTIONS[tensor_map.l2_promotion_bytes],
+            0,  # CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE: zeros
+        )
+        if status:
+            raise self.error("cuTensorMapEncodeTiled", status)
+        return ctypes.string_at(target, MAP_BYTES)
 
     def relaunch(self, frame: Frame, stream: int, status: int) -> int:
         """Try once more with our context current, if that can be what went wrong."""

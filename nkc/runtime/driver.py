@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from nkc.ir.launch import Launch
+from nkc.ir.contract import DType
+from nkc.ir.launch import Launch, TensorMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,17 @@ class Driver(Protocol):
 
     def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
         """Return a new frame whose kernel parameters start as `static`."""
+
+    def tensor_map(
+        self,
+        dtype: DType,
+        pointer: int,
+        extents: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        tensor_map: TensorMap,
+    ) -> bytes:
+        """Return the 128 bytes of a tensor map, contiguous axis first. Errors: DriverError."""
 
     def relaunch(self, frame: Frame, stream: int, status: int) -> int:
         """Try a launch once more with the device's context current, and return the status."""

@@ -54,11 +54,13 @@ class GuardSet:
 
 
 def caller_arguments(launch: Launch) -> tuple[str, ...]:
-    """Return the names of the tensors that a caller passes, in order: visible pointers but the workspace."""
+    """Return the names of the tensors that a caller passes, in order: visible pointers and maps but the workspace."""
     return tuple(
         argument.name
         for argument in launch.arguments
-        if argument.kind is ArgumentKind.POINTER and not argument.hidden and argument.name != WORKSPACE
+        if argument.kind in (ArgumentKind.POINTER, ArgumentKind.TENSOR_MAP)
+        and not argument.hidden
+        and argument.name != WORKSPACE
     )
 
 

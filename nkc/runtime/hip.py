@@ -10,7 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from nkc.ir.launch import Launch
+from nkc.ir.contract import DType
+from nkc.ir.launch import Launch, TensorMap
 from nkc.runtime.driver import Driver, Frame, FrameLayout
 from nkc.runtime.errors import BundleError, DriverError
 from nkc.runtime.stream import torch_current_stream
@@ -127,6 +128,19 @@ class HipDriver:
             return cast("int", run(stream, None, extra))
 
         return Frame(buffer=memoryview(buffer).cast("B"), call=call)
+
+    def tensor_map(
+        self,
+        dtype: DType,
+        pointer: int,
+        extents: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        tensor_map: TensorMap,
+    ) -> bytes:
+        """Refuse: a CUtensorMap means nothing here."""
+        del dtype, pointer, extents, strides_bytes, box, tensor_map
+        raise DriverError("HIP has no tensor maps; the record is not for this vendor")
 
     def relaunch(self, frame: Frame, stream: int, status: int) -> int:
         """Try once more with our device current, if that can be what went wrong."""

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nkc.ir.launch import ArgumentKind, Launch, LaunchArgument
+from nkc.runtime import tensor_map
 from nkc.runtime.errors import BundleError
+from nkc.runtime.tensor_map import MAP_ALIGNMENT, MAP_BYTES
 
 # AMDGPU code object metadata, `.value_kind` of hidden arguments (LLVM, AMDGPU usage, code object v5). What follows
 # from the fixed launch is written here; handles of services (queue, hostcall, heap, apertures) are the runtime's to
@@ -41,6 +43,12 @@ _IMPLICIT: dict[str, Callable[[Launch], int]] = {
     "hidden_none": lambda _: 0,
 }
 _MAX_THREADS = 1024
+_SIZES = {
+    ArgumentKind.POINTER: 8,
+    ArgumentKind.SCRATCH: 8,
+    ArgumentKind.INT32: 4,
+    ArgumentKind.TENSOR_MAP: MAP_BYTES,
+}
 _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
@@ -49,13 +57,15 @@ class KernargPlan:
     """How the argument buffer is written.
 
     static: the whole buffer with its fixed fields filled in. format: of a `struct` that begins at `begin` and writes
-    `values` in order, each a caller's argument (or `workspace`, or a bounded dim) by name or a fixed number.
+    `values` in order, each a caller's argument (or `workspace`, or a bounded dim) by name or a fixed number. maps:
+    those of them that are tensor maps.
     """
 
     static: bytes
     begin: int
     format: str
     values: tuple[str | int, ...]
+    maps: tuple[str, ...] = ()
 
 
 def plan(launch: Launch) -> KernargPlan:
@@ -75,16 +85,29 @@ def plan(launch: Launch) -> KernargPlan:
         if not begin <= argument.offset <= end:
             continue
         layout += f"{argument.offset - at}x" if argument.offset > at else ""
-        layout += _CODES[argument.size].lower() if argument.kind is ArgumentKind.INT32 else _CODES[argument.size]
+        layout += _code(argument)
         values.append(_value_name(argument) if _is_dynamic(argument) else fixed_value(launch, argument))
         at = argument.offset + argument.size
-    return KernargPlan(static=bytes(static), begin=begin, format=layout, values=tuple(values))
+    maps = tuple(argument.name for argument in written if argument.kind is ArgumentKind.TENSOR_MAP)
+    return KernargPlan(static=bytes(static), begin=begin, format=layout, values=tuple(values), maps=maps)
+
+
+def _code(argument: LaunchArgument) -> str:
+    """Return the `struct` code of a parameter."""
+    match argument.kind:
+        case ArgumentKind.TENSOR_MAP:
+            return f"{MAP_BYTES}s"
+        case ArgumentKind.INT32:
+            return _CODES[argument.size].lower()
+        case _:
+            return _CODES[argument.size]
 
 
 def check(launch: Launch) -> None:
     """Hold a record against itself, before its object reaches a driver. Errors: BundleError."""
     _check_block(launch)
     _check_layout(launch)
+    tensor_map.check(launch)
 
 
 def fixed_value(launch: Launch, argument: LaunchArgument) -> int:
@@ -97,7 +120,7 @@ def fixed_value(launch: Launch, argument: LaunchArgument) -> int:
 
 
 def _is_dynamic(argument: LaunchArgument) -> bool:
-    return argument.kind in (ArgumentKind.POINTER, ArgumentKind.INT32)
+    return argument.kind in (ArgumentKind.POINTER, ArgumentKind.INT32, ArgumentKind.TENSOR_MAP)
 
 
 def _value_name(argument: LaunchArgument) -> str:
@@ -116,10 +139,10 @@ def _check_block(launch: Launch) -> None:
 def _check_layout(launch: Launch) -> None:
     end = 0
     for argument in sorted(launch.arguments, key=lambda argument: argument.offset):
-        wanted = {ArgumentKind.POINTER: 8, ArgumentKind.SCRATCH: 8, ArgumentKind.INT32: 4}.get(argument.kind)
-        if argument.size not in _CODES or (wanted is not None and argument.size != wanted):
+        wanted = _SIZES.get(argument.kind, argument.size)
+        if argument.size != wanted or (wanted not in _CODES and wanted != MAP_BYTES):
             raise BundleError(f"{launch.id}: `{argument.name}` is {argument.size} bytes, not a {argument.kind}")
-        if argument.offset < end or argument.offset % argument.size:
+        if argument.offset < end or argument.offset % min(argument.size, MAP_ALIGNMENT):
             raise BundleError(f"{launch.id}: `{argument.name}` at byte {argument.offset} overlaps or is misaligned")
         if argument.kind is ArgumentKind.INT32 and argument.dim is None:
             raise BundleError(f"{launch.id}: `{argument.name}` carries no dim, so nobody knows its value")

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 from nkc.ir.contract import WorkspaceInit
-from nkc.ir.launch import ArgumentKind, Launch
+from nkc.ir.launch import Launch
 from nkc.runtime import guards as guard_rules
 from nkc.runtime import kernargs, specialise
 from nkc.runtime.driver import Driver, Frame
 from nkc.runtime.errors import BundleError, ContractViolation, DriverError, Violation
 from nkc.runtime.stream import stream_handle
 from nkc.runtime.tensor import View, view
+from nkc.runtime.tensor_map import Maps
 
 _FRAMES_AT_LOAD = 2
 
@@ -47,6 +48,7 @@ class Kernel:
         self._packer = kernargs.packer(self._plan, prefix)
         self._begin = begin
         self._frames: list[tuple[Any, Callable[..., int]]] = [self._new_frame() for _ in range(_FRAMES_AT_LOAD)]
+        self._maps = self._make_maps()
         self._workspaces = Workspaces(record, driver, streams) if _has_workspace(record) else None
         self.launch = self._launch_exact
         self.specialise()
@@ -82,6 +84,8 @@ class Kernel:
                 "_retry": self._retry,
                 "_slots": self._workspaces.slots if self._workspaces else {},
                 "_assign": self._workspaces.assign if self._workspaces else None,
+                **{f"_made_{name}": maps.made for name, maps in self._maps.items()},
+                **{f"_make_{name}": maps.make for name, maps in self._maps.items()},
             },
         )
 
@@ -133,9 +137,18 @@ class Kernel:
             raise self._violation(
                 Violation(guard="workspace", argument="workspace", wanted=wanted, actual=type(workspace).__name__)
             )
-        self._submit(handle, [value if isinstance(value, int) else values[value] for value in self._plan.values])
+        written: dict[str, int | bytes] = {**values}
+        for name, maps in self._maps.items():
+            written[name] = maps.of(values[name], *(dims[dim] for dim in self.guards.sources))
+        self._submit(handle, [value if isinstance(value, int) else written[value] for value in self._plan.values])
 
-    def _submit(self, stream: int, values: list[int]) -> None:
+    def _make_maps(self) -> dict[str, Maps]:
+        guards = {guard.argument: guard for guard in self.guards.tensors}
+        dims = tuple(self.guards.sources)
+        parameters = {argument.name: argument for argument in self.record.arguments}
+        return {name: Maps(parameters[name], guards[name], dims, self._driver) for name in self._plan.maps}
+
+    def _submit(self, stream: int, values: list[int | bytes]) -> None:
         try:
             frame = self._frames.pop()
         except IndexError:
@@ -232,6 +245,5 @@ def _check_names(record: Launch, arguments: tuple[str, ...]) -> None:
         sound = name.isidentifier() and name.isascii() and not name.startswith("_") and not keyword.iskeyword(name)
         if not sound or name in ("stream", "workspace", "launch"):
             raise BundleError(f"{record.id}: `{name}` cannot be the name of an argument or a dim")
-    visible = [each for each in record.arguments if each.kind is ArgumentKind.POINTER and not each.hidden]
-    if len({each.name for each in record.arguments}) != len(record.arguments) or not visible:
+    if len({each.name for each in record.arguments}) != len(record.arguments) or not arguments:
         raise BundleError(f"{record.id}: its arguments are not distinctly named tensors")

@@ -30,7 +30,7 @@ def write(guards: GuardSet, plan: KernargPlan, *, device: int, workspace: bool, 
     """Return the launch function of a kernel, for torch tensors.
 
     Globals that the caller of `build` adds: `_slow`, `_handle`, `_current`, `_pop`, `_push`, `_new`, `_pack`,
-    `_begin`, `_retry`, and with a workspace `_slots` and `_assign`.
+    `_begin`, `_retry`, with a workspace `_slots` and `_assign`, and of each tensor map `_made_` and `_make_` it.
     """
     names = [guard.argument for guard in guards.tensors]
     constants: dict[str, object] = {"_device": device}
@@ -55,8 +55,12 @@ def write(guards: GuardSet, plan: KernargPlan, *, device: int, workspace: bool, 
     lines += ["    elif stream.__class__ is not int:", "        stream = _handle(stream)"]
     if workspace:
         lines += [f"    _p_{WORKSPACE} = _slots.get(stream) or _assign(stream)"]
+    dims = "".join(f", _dim_{dim}" for dim in guards.sources)
+    for name in plan.maps:
+        made = f"_made_{name}.get((_p_{name}{dims or ','}))"
+        lines.append(f"    _map_{name} = {made} or _make_{name}(_p_{name}{dims})")
     lines += ["    try:", "        _frame = _pop()", "    except IndexError:", "        _frame = _new()"]
-    values = ", ".join(_value(value, guards) for value in plan.values)
+    values = ", ".join(_value(value, guards, plan) for value in plan.values)
     first = "stream, " if stream_in_buffer else ""
     lines += ["    _buffer, _call = _frame"]
     if first or values:
@@ -78,9 +82,11 @@ def _code(source: str) -> CodeType:
     return compile(source, "<nkc launch>", "exec")
 
 
-def _value(value: str | int, guards: GuardSet) -> str:
+def _value(value: str | int, guards: GuardSet, plan: KernargPlan) -> str:
     if isinstance(value, int):
         return str(value)
+    if value in plan.maps:
+        return f"_map_{value}"
     return f"_dim_{value}" if value in guards.sources else f"_p_{value}"
 
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import struct
 import subprocess
 from pathlib import Path
 from typing import ClassVar
@@ -21,6 +22,7 @@ from nkc.ir.launch import (
     LaunchWorkspace,
     RangeGuard,
     TensorGuard,
+    TensorMap,
 )
 from nkc.ir.manifest import Binding, Disposition, Entry, Manifest
 
@@ -279,3 +281,40 @@ def dense_arrays(launch: Launch, m: int, **changes: Array) -> dict[str, Array]:
 def pointer(array: Array) -> str:
     """Return an array's address as a launch log shows it: eight bytes, little endian."""
     return array.__cuda_array_interface__["data"][0].to_bytes(8, "little").hex()
+
+
+def mapped(launch: Launch, *names: str, box: tuple[int, int] = (64, 128)) -> tuple[Launch, bytes]:
+    """Return a dense launch record with some tensors passed as tensor maps, and its stand-in object."""
+    arguments: list[LaunchArgument] = []
+    offset = 0
+    for argument in launch.arguments:
+        if argument.name in names:
+            offset = -(-offset // 64) * 64
+            changes = {"kind": ArgumentKind.TENSOR_MAP, "size": 128, "offset": offset}
+            made = TensorMap(box=box, swizzle_bytes=128, l2_promotion_bytes=256)
+            arguments.append(msgspec.structs.replace(argument, tensor_map=made, **changes))
+            offset += 128
+        else:
+            offset = -(-offset // argument.size) * argument.size
+            arguments.append(msgspec.structs.replace(argument, offset=offset))
+            offset += argument.size
+    image = f"STANDIN\nsymbol {launch.symbol}\nfixed 0\nthreads 512\n".encode()
+    image += "".join(f"param {each.offset} {each.size}\n" for each in arguments).encode() + b"\0"
+    digest = hashlib.sha256(image).hexdigest()
+    changed = msgspec.structs.replace(launch, arguments=tuple(arguments), kernarg_bytes=offset, sha256=digest)
+    return changed, image
+
+
+def read_map(text: str) -> dict[str, object]:
+    """Return what a stand-in tensor map holds, from its bytes as a launch log shows them."""
+    words = struct.unpack("<16Q", bytes.fromhex(text))
+    rank = words[2]
+    return {
+        "address": words[0],
+        "type": words[1],
+        "extents": words[3 : 3 + rank],
+        "strides": words[7 : 6 + rank],
+        "box": words[9 : 9 + rank],
+        "swizzle": words[12],
+        "promotion": words[13],
+    }

@@ -8,7 +8,7 @@ import pytest
 
 from nkc.cli import run
 
-from .support import build_standin, dense_launch, write_bundle
+from .support import build_standin, dense_launch, mapped, read_map, write_bundle
 
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
 HERE = Path(__file__).parent
@@ -40,8 +40,10 @@ def compile_c(*sources: Path, out: Path, options: tuple[str, ...] = ()) -> Path:
 def program(tmp_path):
     """Return a function that builds the guards program for a bundle and runs it on the stand-in driver."""
 
-    def make(vendor: str, *extra: str, damage=None) -> tuple[list[str], list[str]]:
+    def make(vendor: str, *extra: str, damage=None, maps: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
         launch, image = dense_launch(arch={"cuda": "sm_90", "hip": "gfx950"}[vendor], m=(0, 64))
+        if maps:
+            launch, image = mapped(launch, *maps)
         bundle = write_bundle(tmp_path / "b", [(launch, image), dense_launch(arch="sm_80", m=3)])
         assert run(["emit-c", str(bundle), "-o", str(tmp_path / "c"), "--prefix", "k", *extra]) == 0
         library = build_standin(tmp_path, vendor)
@@ -114,6 +116,17 @@ def test_the_same_guards_and_the_same_bytes(program, vendor, how) -> None:
     assert len(launches) == 3
     loads = [call for call in calls if "ModuleLoadData" in call]
     assert len(loads) == 1  # the other target's object never reaches the driver
+
+
+def test_tensor_maps_are_made_as_in_python(program) -> None:
+    said, calls = program("cuda", maps=("a", "b"))
+    assert [line.rstrip() for line in said][4:13] == EXPECTED.splitlines()
+    (first, *_) = [call for call in calls if call.startswith("launch ")]
+    a, b, scales, *_ = first.split(" args ")[1].split()
+    wanted = {"type": 0, "strides": (512,), "box": (128, 64), "swizzle": 3, "promotion": 3}
+    assert read_map(a) == {"address": 0x10000000, "extents": (512, 5), **wanted}
+    assert read_map(b) == {"address": 0x20000000, "extents": (512, 256), **wanted}
+    assert scales == (0x30000000).to_bytes(8, "little").hex()
 
 
 def test_an_object_on_disk_is_held_against_its_digest(program) -> None:

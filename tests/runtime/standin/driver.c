@@ -195,6 +195,25 @@ int cuMemcpyHtoD_v2(void *to, const void *from, size_t bytes) { memcpy(to, from,
 int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes) { memcpy(to, from, bytes); return 0; }
 int cuStreamCreate(void **stream, unsigned flags) { (void)flags; *stream = (void *)0x5712; return 0; }
 int cuStreamSynchronize(void *stream) { (void)stream; return 0; }
+/* A map that can be read back: address, type, rank, extents, strides, box, swizzle, promotion. */
+int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *extents,
+                           const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
+                           int swizzle, int promotion, int fill) {
+    uint64_t words[16] = {(uint64_t)(uintptr_t)address, (uint64_t)type, rank};
+    ENTER("cuTensorMapEncodeTiled");
+    note("cuTensorMapEncodeTiled\n");
+    if ((uintptr_t)map % 64 || (uintptr_t)address % 16 || interleave || fill || rank < 1 || rank > 3) return 1;
+    for (uint32_t i = 0; i < rank; i++) {
+        if (steps[i] != 1 || (i && strides[i - 1] % 16)) return 1;
+        words[3 + i] = extents[i];
+        words[6 + i] = i ? strides[i - 1] : 0;
+        words[9 + i] = box[i];
+    }
+    words[12] = (uint64_t)swizzle;
+    words[13] = (uint64_t)promotion;
+    memcpy(map, words, sizeof words);
+    return 0;
+}
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned lds, void *stream, void **params, void **extra) {
     uint32_t shape[7] = {gx, gy, gz, bx, by, bz, lds};
