@@ -316,3 +316,6 @@ def decode_all(code: bytes, start: int, end: int) -> tuple[Instruction, ...]:
         out.append(inst)
         pc = inst.next_pc
     return tuple(out)
+
+
+__all__ = ["DecodeError", "decode", "decode_all", "source"]

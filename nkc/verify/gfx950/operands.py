@@ -5,6 +5,7 @@ Types are named as in the ISA: f32, f16, bf16, f64, u32, i32, u16, i16, u64, i64
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -167,13 +168,17 @@ def writer(inst: Instruction, kind: str) -> Writer:
     clamp = inst.fields.get("clamp", 0)
     if inst.fields.get("omod", 0) and inst.mnemonic not in ("v_bitop3_b32", "v_bitop3_b16"):
         raise MissingFeatureError(f"{inst.mnemonic}: modifier omod")
-    if kind == "f32":
+    if kind == "f32" and inst.fields.get("dst_sel", 6) == 6:
         store = write_f32(operand.index)
         if clamp:
             return lambda w, value: store(w, np.clip(np.nan_to_num(value, nan=0.0), np.float32(0), np.float32(1)))
         return store
     if clamp:
         raise MissingFeatureError(f"{inst.mnemonic}: modifier clamp on a result of type {kind}")
+    if inst.fields.get("dst_sel", 6) != 6:
+        if kind not in ("u32", "i32", "u16", "i16", "f16", "b16"):
+            raise MissingFeatureError(f"{inst.mnemonic}: SDWA on a result of type {kind}")
+        return sdwa_writer(operand.index, inst.fields["dst_sel"], inst.fields["dst_unused"])
     if kind in ("u64", "i64", "f64", "b64"):
         return write_u64(operand.index)
     if kind in ("f16", "u16", "i16", "b16"):
@@ -184,6 +189,52 @@ def writer(inst: Instruction, kind: str) -> Writer:
         store = write_u32(operand.index)
         return lambda w, value: store(w, np.asarray(value).view(np.uint32))
     return write_u32(operand.index)
+
+
+def sdwa_reader(operand: Operand, kind: str, select: int, extend: bool) -> Reader:
+    """Return a reader of a byte or word of a register (SDWA), zero- or sign-extended to 32 bits, then as `kind`."""
+    whole = reader(replace(operand, neg=False, abs=False), "u32")
+    size, shift = (8, 8 * select) if select < 4 else (16, 16 * (select - 4)) if select < 6 else (32, 0)
+    up = np.uint32(32 - size)
+    down = np.uint32(shift)
+
+    def picked(w: Waves) -> Array:
+        value = np.asarray(whole(w) >> down) << up
+        return np.asarray(value.view(np.int32) >> up.view(np.int32)).view(np.uint32) if extend else value >> up
+
+    dtype = _DTYPES[kind]
+    base: Reader = picked
+    if kind in ("u16", "i16", "f16", "b16"):
+        base = lambda w: picked(w).astype(np.uint16).view(dtype)  # noqa: E731
+    elif kind in ("f32", "i32"):
+        base = lambda w: picked(w).view(dtype)  # noqa: E731
+    elif kind != "u32":
+        raise MissingFeatureError(f"SDWA on an operand read as {kind}")
+    if not (operand.neg or operand.abs):
+        return base
+    if kind not in ("f32", "f16"):
+        raise MissingFeatureError(f"neg or abs on an operand read as {kind}")
+    return _modified(base, operand.neg, operand.abs)
+
+
+def sdwa_writer(index: int, select: int, unused: int) -> Writer:
+    """Return a writer of a byte or word of a register; the rest is zeroed, sign-extended or kept (unused 0, 1, 2)."""
+    store = write_u32(index)
+    size, shift = (8, 8 * select) if select < 4 else (16, 16 * (select - 4)) if select < 6 else (32, 0)
+    mask = (1 << size) - 1
+
+    def write(w: Waves, value: Array) -> None:
+        raw = np.ascontiguousarray(value)
+        bits = raw.view(np.uint16).astype(np.uint32) if raw.itemsize == 2 else raw.view(np.uint32)
+        part = (bits & np.uint32(mask)) << np.uint32(shift)
+        if unused == 2:
+            part = part | (w.V[index] & np.uint32(~(mask << shift) & 0xFFFFFFFF))
+        elif unused == 1:
+            gap = 32 - size - shift
+            part = ((part << np.uint32(gap)).view(np.int32) >> np.int32(gap)).view(np.uint32)
+        store(w, part)
+
+    return write
 
 
 def mask_reader(operand: Operand) -> Reader:

@@ -18,6 +18,7 @@ from nkc.verify.gfx950.operands import (
     Reader,
     Step,
     reader,
+    sdwa_reader,
     with_dpp,
     writer,
 )
@@ -276,12 +277,15 @@ def readers(inst: Instruction, kinds: tuple[str, ...]) -> tuple[list[Reader], Ca
     for position, is_wide in enumerate(wide):
         if is_wide and opsel >> position & 1:
             raise MissingFeatureError(f"{inst.mnemonic}: op_sel on a 32-bit source")
+    if "sdwa_word" in inst.fields:
+        return [
+            sdwa_reader(inst.operands[name], kind, inst.fields[f"src{at}_sel"], bool(inst.fields[f"src{at}_sext"]))
+            for at, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        ], None
     made = [
         reader(inst.operands[name], kind, high=bool(opsel >> position & 1))
         for position, (name, kind) in enumerate(zip(names, kinds, strict=True))
     ]
-    if "sdwa_word" in inst.fields:
-        raise MissingFeatureError(f"{inst.mnemonic}: SDWA")
     if "dpp_word" in inst.fields:
         made[0], written = with_dpp(inst, made[0])
         return made, written

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from nkc.verify.gfx950 import isa
 from nkc.verify.gfx950.valu import OPS
 from tests.verify.gfx950.snippets import LITERAL, Machine, V, const, encode
 
@@ -577,6 +578,50 @@ def test_modifiers():
         assert np.array_equal(m.w.F[12, 0], (values.astype(np.float64) * 0.25 - 2).astype(np.float32), equal_nan=True)
     assert (m.w.V[10, 0] == (0x12345678 + bits32(0.25)) & M32).all()
     assert (m.w.F[4, 0] == np.float32(0.3125)).all()
+
+
+def sdwa(mnemonic: str, form: str, src1: int | None, **modifiers: int) -> bytes:
+    """Return an SDWA instruction v8 = op(v2[, v4]); modifiers as the field table names them."""
+    fields = isa.FORMATS["SDWA"].fields
+    full = {"dst_sel": 6, "src0_sel": 6, "src1_sel": 6, "src0": 2, **modifiers}
+    word = sum(value << fields[key].low for key, value in full.items())
+    extra = {"vsrc1": src1} if src1 is not None else {}
+    return encode(mnemonic, form, vdst=8, src0=249, **extra) + struct.pack("<I", word)
+
+
+@pytest.mark.parametrize("select", range(7))
+@pytest.mark.parametrize("extend", [0, 1])
+@pytest.mark.parametrize("unused", [0, 1, 2])
+def test_sdwa_picks_and_places_bytes_and_words(select, extend, unused):
+    x, y = patterns("u32", 1), patterns("u32", 2)
+    size, shift = (8, 8 * select) if select < 4 else (16, 16 * (select - 4)) if select < 6 else (32, 0)
+    m = Machine()
+    m.vgpr(2, x)
+    m.vgpr(4, y)
+    m.vgpr(8, 0x89ABCDEF)
+    m.run(sdwa("v_add_u32", "VOP2", 4, src0_sel=select, src0_sext=extend, dst_sel=select, dst_unused=unused))
+    for lane in range(64):
+        part = int(x[lane]) >> shift & (1 << size) - 1
+        total = ((signed(part, size) if extend else part) + int(y[lane])) & (1 << size) - 1
+        if unused == 2:
+            wanted = 0x89ABCDEF & ~(((1 << size) - 1) << shift) | total << shift
+        elif unused == 1:
+            wanted = signed(total, size) << shift & M32
+        else:
+            wanted = total << shift
+        assert m.w.V[8, 0, lane] == wanted
+
+
+def test_sdwa_halves_of_floats():
+    h = patterns("f16", 3).astype(np.uint32)
+    m = Machine()
+    m.vgpr(2, h << 16)
+    m.vgpr(4, h)
+    m.run(sdwa("v_add_f16", "VOP2", 4, src0_sel=5, src1_sel=4, neg0=1, dst_sel=5, dst_unused=0))
+    values = h.astype(np.uint16).view(np.float16)
+    got = (m.w.V[8, 0] >> 16).astype(np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(got, values - values, equal_nan=True)
 
 
 def test_inactive_lanes_keep_their_value():
