@@ -1,0 +1,175 @@
+"""Rows from records: order, intervals, and what may not become a row; coverage of a set and its holes."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nkc.bench.cover import _missing, holes
+from nkc.bench.propose import merge, propose
+from nkc.bench.records import merge as keep
+from nkc.ir.split import split
+from nkc.tactics import performance, tuning
+from nkc.tactics.performance import CellDigests, PerformanceIndex
+from nkc.tactics.tuning import Row, Table, Tuning, problems_of
+
+from ..fixtures.contracts import contract
+from ..fixtures.measured import measurements, record, route
+
+A, B, C = (
+    "sm_90.dense.fp8_wgmma_64x64x128_w4_s6",
+    "sm_90.dense.fp8_wgmma_64x32x128_w4_s6",
+    "sm_90.dense.fp8_wgmma_64x64x128_w4_s4",
+)
+SHAPE = {"$.target.arch": "sm_90", "$.shape.n": 2112, "$.shape.k": 7168, "$.numerics.accumulate": "tensor_core_fp8"}
+
+
+def cell(m, **times):
+    names = {"a": A, "b": B, "c": C}
+    routes = tuple(route(names[key], us, digest=f"d{key}") for key, us in times.items())
+    return record(contract({**SHAPE, "$.shape.m": m}), routes)
+
+
+def rows(*cells) -> tuple[Row, ...]:
+    tables, problems = propose(cells)
+    assert problems == ()
+    return tables["dense"].rows
+
+
+def test_the_fastest_goes_first_and_the_slow_are_left_to_their_rank() -> None:
+    (row,) = rows(cell(64, a=10.0, b=9.0, c=13.6))
+    assert row.order == (B, A)
+    assert (row.target, row.dims, row.m) == ("sm_90", {"k": 7168, "n": 2112}, (0, 64))
+
+
+def test_what_was_cut_short_or_is_red_is_in_no_order() -> None:
+    one = record(
+        contract({**SHAPE, "$.shape.m": 64}),
+        (route(A, 10.0, digest="a"), route(B, None, digest="b"), route(C, 1.0, digest="c", passed=False)),
+    )
+    assert rows(one)[0].order == (A,)
+
+
+def test_a_fixed_m_stands_for_the_rows_down_to_the_next_smaller() -> None:
+    found = rows(cell(16, a=1.0), cell(1, b=1.0), cell(64, c=1.0))
+    assert [(row.m, row.order) for row in found] == [((0, 1), (B,)), ((2, 16), (A,)), ((17, 64), (C,))]
+    assert problems_of(Table(operation="dense", rows=found)) == ()
+
+
+def test_two_rules_at_one_m_share_a_row_and_both_records_stand_behind_it() -> None:
+    exact = record(
+        contract({**SHAPE, "$.shape.m": 64, "$.numerics.accumulate": "matrix_unit_fp32"}),
+        (route("sm_90.dense.fp8_as_f16_64x64x128_w4_s4", 20.0, digest="e"),),
+    )
+    (row,) = rows(cell(64, a=10.0), exact)
+    assert set(row.order) == {A, "sm_90.dense.fp8_as_f16_64x64x128_w4_s4"}
+    assert len(row.records) == 2
+
+
+def test_a_range_is_judged_over_every_value_that_was_measured() -> None:
+    whole = {"$.shape.m": {"min": 0, "max": 64}}
+    one = contract({**SHAPE, **whole})
+    taken = [
+        record(one, (route(A, a, digest="a"), route(B, b, digest="b")), dims={"m": m})
+        for m, a, b in ((1, 10.0, 12.0), (32, 10.0, 10.0), (64, 15.0, 10.0))
+    ]
+    (row,) = rows(*taken)
+    assert row.m == (0, 64)
+    assert row.order == (B, A), f"{math.prod((1.0, 1.0, 1.5))} beats {math.prod((1.2, 1.0, 1.0))}"
+    assert len(row.records) == 3
+
+
+def test_ranges_that_overlap_are_reported_and_left_out() -> None:
+    wide = record(contract({**SHAPE, "$.shape.m": {"min": 0, "max": 128}}), (route(A, 1.0, digest="a"),))
+    tables, problems = propose([cell(64, b=1.0), wide])
+    assert [row.m for row in tables["dense"].rows] == [(0, 64)]
+    assert "m 0..128 overlaps what ends at 64 (nkc split --at 64)" in problems[0]
+
+
+def test_nothing_green_is_no_row() -> None:
+    one = record(contract({**SHAPE, "$.shape.m": 64}), (route(A, 1.0, digest="a", passed=False),))
+    tables, problems = propose([one])
+    assert tables == {}
+    assert "no tactic was timed behind a green gate" in problems[0]
+
+
+@given(st.sets(st.integers(1, 4096), min_size=1, max_size=8), st.randoms())
+def test_rows_of_fixed_m_partition_what_was_measured(values, random) -> None:
+    cells = [cell(m, a=1.0) for m in values]
+    random.shuffle(cells)
+    found = rows(*cells)
+    covered = [m for row in found for m in range(row.m[0], row.m[1] + 1)]
+    assert covered == list(range(max(values) + 1))
+
+
+def test_merged_rows_replace_what_they_overlap_and_nothing_else() -> None:
+    def row(m, n=2112, order=(A,)):
+        return Row(target="sm_90", dims={"n": n, "k": 7168}, m=m, order=order, records=())
+
+    old = Table(operation="dense", rows=(row((0, 16)), row((17, 64)), row((17, 64), n=4096)))
+    new = Table(operation="dense", rows=(row((17, 32), order=(B,)), row((33, 64), order=(B,))))
+    merged = merge(old, new)
+    assert {(each.dims["n"], each.m, each.order) for each in merged.rows} == {
+        (2112, (0, 16), (A,)),
+        (2112, (17, 32), (B,)),
+        (2112, (33, 64), (B,)),
+        (4096, (17, 64), (A,)),
+    }
+    assert merge(merged, new) == merged
+
+
+@pytest.fixture
+def tables(tmp_path):
+    """Return a Tuning over rows for m 0..1, 2..16 and 65..128, all fresh."""
+    for cached in (tuning.read_table, performance.read_measurements, performance.read_performance_index):
+        cached.cache_clear()
+    (tmp_path / "dense").mkdir()
+    cells = [cell(1, a=1.0), cell(16, a=1.0), cell(128, a=1.0)]
+    keep(measurements(*cells), folder=tmp_path)
+    found = rows(*cells)
+    found = (*found[:2], Row(**{**{f: getattr(found[2], f) for f in Row.__struct_fields__}, "m": (65, 128)}))
+    tuning.write_table(Table(operation="dense", rows=found), tmp_path)
+    import msgspec
+
+    entry = CellDigests(requests={each.request: "da" for each in cells}, files=())
+    (tmp_path / "index.json").write_bytes(msgspec.json.encode(PerformanceIndex(files={}, tactics={A: entry})))
+    yield Tuning(root=tmp_path, records=tmp_path)
+    for cached in (tuning.read_table, performance.read_measurements, performance.read_performance_index):
+        cached.cache_clear()
+
+
+def test_coverage_prints_exactly_the_holes(tables) -> None:
+    def ranged(low, high):
+        return contract({**SHAPE, "$.shape.m": {"min": low, "max": high}})
+
+    named = [
+        ("whole", ranged(3, 16)),
+        ("pieces", ranged(0, 16)),
+        ("gap", ranged(0, 128)),
+        ("beyond", ranged(65, 200)),
+        ("point", contract({**SHAPE, "$.shape.m": 16})),
+        ("other", contract({**SHAPE, "$.shape.n": 64})),
+    ]
+    found = {hole.file: hole for hole in holes(named, tables)}
+    assert set(found) == {"pieces", "gap", "beyond", "other"}
+    assert found["pieces"].open == ()
+    assert found["pieces"].what == "m 0..16: rows cover it only in pieces (nkc split --at 1)"
+    assert found["gap"].open == ((17, 64),)
+    assert found["beyond"].open == ((129, 200),)
+    assert "nothing covers m 17..64" in found["gap"].what
+    assert found["other"].open == ((1, 1),)
+
+
+def test_the_split_that_is_advised_closes_the_hole(tables) -> None:
+    parts = split(contract({**SHAPE, "$.shape.m": {"min": 0, "max": 16}}), (1,))
+    assert holes([("part", part) for part in parts], tables) == ()
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=6), st.integers(0, 60), st.integers(0, 60))
+def test_missing_is_the_difference_of_sets(intervals, low, high) -> None:
+    intervals = [(min(pair), max(pair)) for pair in intervals]
+    wanted = set(range(low, high + 1)) - {m for a, b in intervals for m in range(a, b + 1)}
+    found = _missing(low, high, intervals) if low <= high else ()
+    assert {m for a, b in found for m in range(a, b + 1)} == wanted
+    assert list(found) == sorted(found)
