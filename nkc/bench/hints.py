@@ -145,15 +145,16 @@ def _hint(line: Line) -> Hint:
 
 
 def _tactics(line: Line) -> tuple[str, ...]:
-    """Return our block-scaled tactics of the line's tile: the same waves and stages first, then by rank."""
+    """Return our block-scaled tactics of the line's tile: the same waves and stages first, unsplit before split, by rank."""
     if line.tile is None:
         return ()
 
-    def distance(tactic: Tactic) -> tuple[bool, bool, int, str]:
+    def distance(tactic: Tactic) -> tuple[bool, bool, bool, int, str]:
         schedule = tactic.schedule
         return (
             line.waves is not None and schedule.waves != line.waves,
             line.stages is not None and schedule.stages != line.stages,
+            (schedule.split_k or 1) > 1,  # neither source splits k
             tactic.rank,
             tactic.name,
         )
