@@ -6,6 +6,7 @@ import json
 import pytest
 
 from nkc import ir
+from nkc.runtime.driver import Frame, FrameLayout
 from tests.cli.running import EXAMPLES
 
 
@@ -39,3 +40,85 @@ def test_it_runs_without_a_gpu_and_everything_agrees(example, capsys) -> None:
     assert "dense_fp8 (3, 256) x (512, 256): fallback (there is no route)" in said
     assert "nkc and fallback: 0.00e+00 apart" in said
     assert "tokens/s" in said
+
+
+class Recorder:
+    """A driver that launches nothing and remembers what it was asked to; its device is the host in torch's numbers."""
+
+    kind = "recorder"
+    device = -1
+    isa = "sm_90"
+
+    def __init__(self) -> None:
+        self.launched: list[str] = []
+
+    def load(self, image):
+        return len(image)
+
+    def unload(self, module):
+        del module
+
+    def symbol(self, module, name):
+        return module + len(name)
+
+    def prepare(self, function, launch):
+        del function, launch
+
+    def allocate(self, size_bytes, *, zero):
+        del size_bytes, zero
+        return 1 << 20
+
+    def free(self, pointer):
+        del pointer
+
+    def layout(self):
+        return FrameLayout(kernargs=0, stream=None)
+
+    def frame(self, function, launch, static):
+        del function
+
+        def call(stream):
+            del stream
+            self.launched.append(launch.operation)
+            return 0
+
+        return Frame(buffer=bytearray(static), call=call)
+
+    def stream(self):
+        return None
+
+    def close(self):
+        pass
+
+
+@pytest.mark.toolchain
+def test_every_quantised_call_of_a_built_layer_takes_its_kernel(example, tmp_path, capsys) -> None:
+    """From contract to route: names, guards and meaning of what the compiler writes are what the functions ask for."""
+    torch = pytest.importorskip("torch")
+    from nkc import runtime
+    from nkc.runtime.bundle_route import use
+    from nkc.runtime.dispatch import REGISTRY
+
+    assert example.main(["build", "--small", "--rows", "2", "-o", str(tmp_path / "layer")]) == 0
+    assert "fallback" not in capsys.readouterr().out
+    driver = Recorder()
+    routes = use(runtime.load(tmp_path / "layer", driver=driver))
+    try:
+        layer = example.Layer(example.SMALL, "cpu", 16, 2)
+        with torch.inference_mode():
+            assert set(layer.routes().values()) == {"nkc"}
+            driver.launched.clear()
+            layer.step()
+    finally:
+        for route in routes:
+            REGISTRY.remove(route.operation, route.name)
+    assert driver.launched == [
+        "rms_norm_quant",
+        "dense",
+        "group_quant",
+        "dense",
+        "rms_norm_quant",
+        "dense",
+        "silu_mul_quant",
+        "dense",
+    ]
