@@ -14,7 +14,7 @@ from nkc.ir import operations, targets
 from nkc.ir.contract import Contract
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.evidence import Book
-from nkc.tactics.predicate import IsTarget, LdsFits, TargetHas
+from nkc.tactics.hardware import IsTarget, LdsFits, TargetHas
 from nkc.tactics.probe import Variant, on_target, probes, variants
 from nkc.tactics.reason import Reason, StageName
 from nkc.tactics.select import Candidate, Policy, select

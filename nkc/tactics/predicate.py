@@ -11,10 +11,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from nkc.ir import operations, targets
-from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, Dim, DType, Layout, Reduce, dim_max, dim_min
-from nkc.ir.operation import Operand
-from nkc.ir.scales import leading_extent
+from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, Dim, DType, Reduce, dim_max, dim_min
 from nkc.tactics.reason import Nearest, Reason, StageName
 
 INT32_MAX = (1 << 31) - 1
@@ -205,57 +202,6 @@ class InSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class IsTarget:
-    """The contract is for the chip this tactic was written for."""
-
-    arch: str
-    name = "is_target"
-
-    def check(self, contract: Contract) -> Reason | None:
-        """Compare the target; another chip is another contract, so nothing near is offered."""
-        actual = contract.target.arch
-        return None if actual == self.arch else failed(self.name, "$.target.arch", self.arch, actual)
-
-
-@dataclass(frozen=True, slots=True)
-class TargetHas:
-    """The contract's target has a capability; `field` is what in the contract asks for it."""
-
-    capability: str
-    field: str
-    name = "target_has"
-
-    def check(self, contract: Contract) -> Reason | None:
-        """Ask the target's facts."""
-        if targets.get(contract.target.arch).has(self.capability):
-            return None
-        asked = show(lookup(contract, self.field))
-        return failed(
-            self.name, self.field, f"a target with {self.capability}", f"{asked} on {contract.target.arch}, without it"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LdsFits:
-    """The least LDS the kernel can need, in bytes a workgroup, is within the target's limit. Exact, limit included."""
-
-    bytes: int
-    name = "lds_fits"
-
-    def check(self, contract: Contract) -> Reason | None:
-        """Compare with the target's limit."""
-        limit = targets.get(contract.target.arch).lds_bytes
-        if self.bytes <= limit:
-            return None
-        return failed(
-            self.name,
-            "$.target.arch",
-            f"a target with at least {self.bytes} bytes of LDS a workgroup",
-            f"{contract.target.arch} with {limit}",
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Serves:
     """The contract's numerical rule is one that this guarantee serves: the same, or a later one in its order."""
 
@@ -271,127 +217,6 @@ class Serves:
             return None
         served = [rule.value for rule in kind if self.guarantee.serves(rule)]  # type: ignore[arg-type]
         return failed(self.name, self.field, " or ".join(served), show(asked), served[0])
-
-
-@dataclass(frozen=True, slots=True)
-class TilesAtMost:
-    """There are no more tiles than the target has compute units; beyond that a split along k has nothing to fill.
-
-    field: the dim along columns, which is named where it does not hold.
-    """
-
-    field: str
-    axes: tuple[str, str]
-    tile: tuple[int, int]
-    name = "tiles_at_most_compute_units"
-
-    def check(self, contract: Contract) -> Reason | None:
-        """Count the tiles at the largest value of every dim."""
-        limit = targets.get(contract.target.arch).compute_units
-        rows, columns = (
-            -(-dim_max(contract.shape[axis]) // size) for axis, size in zip(self.axes, self.tile, strict=True)
-        )
-        if rows * columns <= limit:
-            return None
-        return failed(
-            self.name,
-            self.field,
-            f"at most {limit} tiles of {self.tile[0]}x{self.tile[1]}, one a compute unit",
-            f"{rows * columns}",
-            limit // rows * self.tile[1] or None,
-        )
-
-
-class OffsetUnit(StrEnum):
-    """What a 32-bit offset counts in the kernel's addressing."""
-
-    ELEMENTS = "elements"
-    BYTES = "bytes"
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsFitInt32:
-    """Every offset into the operand fits a signed 32-bit integer, for every value of a bounded dim. Exact arithmetic.
-
-    elements: the offset of the last element. bytes: the size of the tensor, one past the last byte.
-    """
-
-    operand: str
-    axes: tuple[str, str]
-    unit: OffsetUnit
-    times: int = 1
-    name = "offsets_fit_int32"
-
-    def check(self, contract: Contract) -> Reason | None:
-        """Compute the largest offset; an operand that the contract does not have has none."""
-        if self.operand not in contract.dtypes:
-            return None
-        rows, columns = (dim_max(contract.shape[axis]) for axis in self.axes)
-        columns *= self.times
-        size = contract.dtypes[self.operand].size_bytes
-        largest = rows * columns - 1 if self.unit is OffsetUnit.ELEMENTS else rows * columns * size
-        if largest <= INT32_MAX:
-            return None
-        fitting = (INT32_MAX + 1) // columns if self.unit is OffsetUnit.ELEMENTS else INT32_MAX // (columns * size)
-        return failed(
-            self.name,
-            f"$.shape.{self.axes[0]}",
-            f"offsets into `{self.operand}` of at most {INT32_MAX} {self.unit.value}",
-            f"{largest} with {rows} rows of {columns}",
-            clamp(contract.shape[self.axes[0]], 0, fitting) if fitting else None,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleOffsetsFitInt32:
-    """The same of an operand's scales, whose padded leading dimension may reach further than the operand itself."""
-
-    operand: str
-    unit: OffsetUnit
-    name = "scale_offsets_fit_int32"
-
-    def check(self, contract: Contract) -> Reason | None:
-        """Compute the largest offset of M-major scales; row-major ones are dense and smaller than their operand."""
-        scale = contract.scales.get(self.operand)
-        if scale is None or scale.layout is not Layout.M_MAJOR:
-            return None
-        operand = operations.get(contract.operation).operand(self.operand)
-        dims = {axis: dim_max(contract.shape[axis]) for axis in operand.axes}
-        rows, groups = (-(-dims[axis] // block) for axis, block in zip(operand.axes, scale.block, strict=True))
-        leading = leading_extent(contract, operand, operand.axes[0]).of(dims)
-        reach = (groups - 1) * leading + rows
-        if self.unit is OffsetUnit.ELEMENTS:
-            largest, room = reach - 1, INT32_MAX + 1 - rows
-        else:
-            largest, room = reach * scale.dtype.size_bytes, INT32_MAX // scale.dtype.size_bytes - rows
-        if largest <= INT32_MAX:
-            return None
-        fitting = room // (groups - 1) if groups > 1 else 0
-        return failed(
-            self.name,
-            f"$.scales.{self.operand}.leading_dim",
-            f"offsets into the scales of `{self.operand}` of at most {INT32_MAX} {self.unit.value}",
-            f"{largest} with {groups} groups of {leading}",
-            fitting if fitting >= rows else None,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Aligned:
-    """The contract promises so many bytes of alignment for a pointer argument; arguments it lacks do not matter."""
-
-    argument: str
-    bytes: int
-    name = "aligned"
-
-    def check(self, contract: Contract) -> Reason | None:
-        """Compare the promise."""
-        promised = contract.alignment.get(self.argument)
-        if promised is None or promised >= self.bytes:
-            return None
-        return failed(
-            self.name, f"$.alignment.{self.argument}", f"at least {self.bytes} bytes", str(promised), self.bytes
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,12 +258,6 @@ def multiple_of(field: str, divisor: int, why: str = "") -> MultipleOf:
 def at_most(field: str, limit: int, why: str = "") -> AtMost:
     """No value of the dim is above the limit."""
     return AtMost(field, limit, why)
-
-
-def offsets_fit_int32(operand: Operand, unit: OffsetUnit) -> OffsetsFitInt32:
-    """Every offset into the operand fits a signed 32-bit integer."""
-    rows, columns = operand.axes
-    return OffsetsFitInt32(operand.name, (rows, columns), unit, operand.times)
 
 
 def dtypes(**wanted: DType) -> tuple[Equals, ...]:

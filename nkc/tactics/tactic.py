@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from nkc.ir.contract import Accumulate, Combine, Contract, Maturity, Reduce, Schedule
-from nkc.tactics.predicate import Aligned, Declares, IsTarget, Predicate
+from nkc.tactics.addressing import Aligned
+from nkc.tactics.hardware import IsTarget
+from nkc.tactics.predicate import Declares, Predicate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

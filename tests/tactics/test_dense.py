@@ -11,9 +11,11 @@ from nkc.ir import targets
 from nkc.ir.contract import Accumulate, Bounded, Contract, DType, Layout, dim_max
 from nkc.ir.reader import parse_document
 from nkc.ir.target import Target
+from nkc.tactics import addressing, hardware
 from nkc.tactics import predicate as p
+from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.catalogue import tactics_of
-from nkc.tactics.predicate import OffsetUnit, Predicate, lookup
+from nkc.tactics.predicate import Predicate, lookup
 from nkc.tactics.select import Policy, obstacles, select
 from nkc.tactics.tactic import Tactic
 
@@ -105,7 +107,7 @@ def _limit(tactic: Tactic, kind: type[p.AtMost] | type[p.AtLeast], field: str, o
     return (min if kind is p.AtMost else max)(limits, default=otherwise)
 
 
-def _beyond_int32(tactic: Tactic, predicate: p.OffsetsFitInt32, contract: Contract) -> Contract:
+def _beyond_int32(tactic: Tactic, predicate: addressing.OffsetsFitInt32, contract: Contract) -> Contract:
     """Return a contract in which this operand alone is too large, as far as the tactic's other limits allow it."""
     assert tactic.schedule.tile is not None
     tile_k = tactic.schedule.tile[2]
@@ -149,27 +151,27 @@ def near_miss(tactic: Tactic, predicate: Predicate, contract: Contract, chip: Ch
         case p.Serves(field=field, guarantee=guarantee):
             unserved = [rule for rule in type(guarantee) if not guarantee.serves(rule)]
             return put(contract, field, unserved[0] if unserved else None)
-        case p.TilesAtMost(field=field, tile=tile):
+        case hardware.TilesAtMost(field=field, tile=tile):
             rows = -(-dim_max(contract.shape["m"]) // tile[0])
             units = targets.get(contract.target.arch).compute_units
             return put(contract, field, units // rows * tile[1] + 1)
-        case p.OffsetsFitInt32():
+        case addressing.OffsetsFitInt32():
             return _beyond_int32(tactic, predicate, put(contract, "$.dtypes.out", DType.FP32))
-        case p.ScaleOffsetsFitInt32(operand=operand):
+        case addressing.ScaleOffsetsFitInt32(operand=operand):
             assert tactic.schedule.tile is not None
             longer = put(contract, "$.shape.k", contract.exact("k") + tactic.schedule.tile[2])
             padded = put(longer, f"$.scales.{operand}.layout", Layout.M_MAJOR)
             return put(padded, f"$.scales.{operand}.leading_dim", 1 << 31)
-        case p.Aligned(argument=argument, bytes=size):
+        case addressing.Aligned(argument=argument, bytes=size):
             return put(contract, f"$.alignment.{argument}", size // 2)
         case p.Declares():
             return put(contract, "$.constants.surprise", 1)
-        case p.IsTarget():
+        case hardware.IsTarget():
             return put(contract, "$.target.arch", "sm_100")
-        case p.TargetHas(capability=capability):
+        case hardware.TargetHas(capability=capability):
             chip.without(tactic.target, capability)
             return contract
-        case p.LdsFits(bytes=needed):
+        case hardware.LdsFits(bytes=needed):
             chip.without(tactic.target, "lds_bytes", needed - 1)
             return contract
     raise NotImplementedError(predicate)
@@ -179,11 +181,13 @@ def _implied(tactic: Tactic, predicate: Predicate) -> Iterator[Predicate]:
     """Yield what a near miss cannot but trip too."""
     if isinstance(predicate, p.AtLeast):
         yield from (one for one in tactic.requires if isinstance(one, p.AtLeast) and one.limit > predicate.limit)
-    if isinstance(predicate, p.OffsetsFitInt32) and predicate.operand == "out":
+    if isinstance(predicate, addressing.OffsetsFitInt32) and predicate.operand == "out":
         # With few rows, results are fewer bytes than weights: `b` is too large before `out` is.
         if _limit(tactic, p.AtMost, "$.shape.m", 1 << 16) <= 64:
-            yield from (one for one in tactic.requires if isinstance(one, p.OffsetsFitInt32) and one.operand == "b")
-        yield from (one for one in tactic.requires if isinstance(one, p.TilesAtMost))
+            yield from (
+                one for one in tactic.requires if isinstance(one, addressing.OffsetsFitInt32) and one.operand == "b"
+            )
+        yield from (one for one in tactic.requires if isinstance(one, hardware.TilesAtMost))
 
 
 @pytest.mark.parametrize("tactic", TACTICS, ids=_name)

@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from nkc.ir import operations
 from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout, MultipleOf
+from nkc.tactics import addressing, hardware
 from nkc.tactics import predicate as p
-from nkc.tactics.predicate import INT32_MAX, OffsetUnit, Predicate, lookup
+from nkc.tactics.addressing import INT32_MAX, OffsetUnit, ScaleOffsetsFitInt32, offsets_fit_int32
+from nkc.tactics.hardware import TilesAtMost
+from nkc.tactics.predicate import Predicate, lookup
 from nkc.tactics.reason import Reason, StageName
 
 from ..fixtures.contracts import contract
@@ -127,12 +130,12 @@ BOUNDARIES: tuple[tuple[Predicate, str, tuple[object, ...], tuple[tuple[object, 
         ((Combine.ASCENDING, "ascending", "fixed_order"),),
     ),
     (
-        p.Aligned("a", 16),
+        addressing.Aligned("a", 16),
         "at least 16 bytes",
         (16, 32, None),
         ((8, "8", 16), (1, "1", 16)),
     ),
-    (p.IsTarget("gfx950"), "gfx950", ("gfx950",), (("gfx942", "gfx942", None), ("sm_90", "sm_90", None))),
+    (hardware.IsTarget("gfx950"), "gfx950", ("gfx950",), (("gfx942", "gfx942", None), ("sm_90", "sm_90", None))),
 )  # fmt: skip
 
 _FIELDS = {"aligned": "$.alignment.a", "is_target": "$.target.arch"}
@@ -201,9 +204,9 @@ def test_N25_an_undeclared_constant_is_never_ignored() -> None:
 )
 def test_F25_lds_is_compared_exactly_with_the_chips_limit(arch: str, limit: int) -> None:
     on = put(BASE, "$.target.arch", arch)
-    assert p.LdsFits(limit).check(on) is None
+    assert hardware.LdsFits(limit).check(on) is None
     for needed in (limit + 1, 147_456):
-        reason = p.LdsFits(needed).check(on)
+        reason = hardware.LdsFits(needed).check(on)
         assert (reason is None) == (needed <= limit)
         if reason is not None:
             assert reason.wanted == f"a target with at least {needed} bytes of LDS a workgroup"
@@ -216,7 +219,7 @@ def test_F25_lds_is_compared_exactly_with_the_chips_limit(arch: str, limit: int)
     [("gfx950", True), ("sm_90", True), ("sm_89", True), ("sm_100", True), ("sm_120", True), ("gfx942", False)],
 )
 def test_a_capability_is_asked_of_the_chip(arch: str, has: bool) -> None:
-    reason = p.TargetHas("ocp_fp8", "$.dtypes.a").check(put(BASE, "$.target.arch", arch))
+    reason = hardware.TargetHas("ocp_fp8", "$.dtypes.a").check(put(BASE, "$.target.arch", arch))
     assert (reason is None) == has
     if reason is not None:
         assert (reason.field, reason.wanted) == ("$.dtypes.a", "a target with ocp_fp8")
@@ -224,8 +227,8 @@ def test_a_capability_is_asked_of_the_chip(arch: str, has: bool) -> None:
 
 
 def test_a_capability_that_is_not_stated_is_not_there() -> None:
-    assert asked(p.TargetHas("telepathy", "$.dtypes.a")) is not None
-    assert asked(p.TargetHas("wave", "$.dtypes.a")) is not None  # a number, not a capability
+    assert asked(hardware.TargetHas("telepathy", "$.dtypes.a")) is not None
+    assert asked(hardware.TargetHas("wave", "$.dtypes.a")) is not None  # a number, not a capability
 
 
 @pytest.mark.parametrize(
@@ -241,7 +244,7 @@ def test_a_capability_that_is_not_stated_is_not_there() -> None:
     ],
 )
 def test_tiles_are_counted_at_the_largest_value(m: object, n: int, tiles: str | None, nearest: int | None) -> None:
-    predicate = p.TilesAtMost("$.shape.n", axes=("m", "n"), tile=(16, 64))
+    predicate = TilesAtMost("$.shape.n", axes=("m", "n"), tile=(16, 64))
     reason = asked(predicate, shape__m=m, shape__n=n)
     assert (reason.actual if reason else None) == tiles
     assert (reason.nearest if reason else None) == nearest
@@ -252,7 +255,7 @@ def test_tiles_are_counted_at_the_largest_value(m: object, n: int, tiles: str | 
 
 @pytest.mark.parametrize("m", [1 << 20, span(0, 1 << 20)])
 def test_F07_elements_the_last_offset_may_be_the_largest_integer(m: object) -> None:
-    predicate = p.offsets_fit_int32(DENSE.operand("a"), ELEMENTS)
+    predicate = offsets_fit_int32(DENSE.operand("a"), ELEMENTS)
     assert asked(predicate, shape__m=m, shape__k=1 << 11) is None  # the last offset is exactly 2^31 - 1
     reason = asked(predicate, shape__m=m, shape__k=(1 << 11) + 1)
     assert reason is not None
@@ -261,8 +264,8 @@ def test_F07_elements_the_last_offset_may_be_the_largest_integer(m: object) -> N
 
 
 def test_F07_bytes_the_size_may_be_the_largest_integer() -> None:
-    out = p.offsets_fit_int32(DENSE.operand("out"), BYTES)
-    a = p.offsets_fit_int32(DENSE.operand("a"), BYTES)
+    out = offsets_fit_int32(DENSE.operand("out"), BYTES)
+    a = offsets_fit_int32(DENSE.operand("a"), BYTES)
     assert asked(a, shape__m=1, shape__k=INT32_MAX) is None
     assert asked(a, shape__m=INT32_MAX, shape__k=1) is None
     assert asked(a, shape__m=1, shape__k=INT32_MAX + 1) is not None
@@ -273,7 +276,7 @@ def test_F07_bytes_the_size_may_be_the_largest_integer() -> None:
 
 def test_F07_the_field_cases_are_rejected_with_the_exact_number() -> None:
     """(a) of the case: 65,536 rows of 36,864 results; and the same count one row short of the limit."""
-    predicate = p.offsets_fit_int32(DENSE.operand("out"), ELEMENTS)
+    predicate = offsets_fit_int32(DENSE.operand("out"), ELEMENTS)
     reason = asked(predicate, shape__m=65_536, shape__n=36_864)
     assert reason is not None
     assert reason.actual == "2415919103 with 65536 rows of 36864"
@@ -285,20 +288,20 @@ def test_F07_the_field_cases_are_rejected_with_the_exact_number() -> None:
 
 def test_F07_weights_count_too() -> None:
     """(b) of the case, 256 experts of 4096 x 7168 weights, as one tensor of 256 * 4096 rows."""
-    reason = asked(p.offsets_fit_int32(DENSE.operand("b"), BYTES), shape__n=256 * 4096, shape__k=7168)
+    reason = asked(offsets_fit_int32(DENSE.operand("b"), BYTES), shape__n=256 * 4096, shape__k=7168)
     assert reason is not None
     assert reason.actual == "7516192768 with 1048576 rows of 7168"
     assert (reason.field, reason.nearest) == ("$.shape.n", INT32_MAX // 7168)
 
 
 def test_F07_the_nearest_number_of_rows_is_exact_where_it_does_not_divide() -> None:
-    reason = asked(p.offsets_fit_int32(DENSE.operand("out"), ELEMENTS), shape__m=1 << 30, shape__n=3)
+    reason = asked(offsets_fit_int32(DENSE.operand("out"), ELEMENTS), shape__m=1 << 30, shape__n=3)
     assert reason is not None
     assert reason.nearest == 715_827_882  # 3 * 715,827,883 is 2^31 + 1
 
 
 def test_F08_a_range_is_taken_at_its_largest_and_rows_that_do_not_fit_have_no_nearest() -> None:
-    predicate = p.ScaleOffsetsFitInt32("a", ELEMENTS)
+    predicate = ScaleOffsetsFitInt32("a", ELEMENTS)
     fields = {"shape__m": span(0, 1 << 30), "shape__k": 3 * 128, "scales__a__layout": Layout.M_MAJOR}
     reason = asked(predicate, **fields, scales__a__leading_dim=MultipleOf(multiple_of=1))
     assert reason is not None
@@ -313,7 +316,7 @@ def test_F08_a_range_is_taken_at_its_largest_and_rows_that_do_not_fit_have_no_ne
 
 
 def test_no_number_of_rows_helps_where_one_row_is_too_long() -> None:
-    reason = asked(p.offsets_fit_int32(DENSE.operand("a"), BYTES), shape__m=2, shape__k=INT32_MAX + 1)
+    reason = asked(offsets_fit_int32(DENSE.operand("a"), BYTES), shape__m=2, shape__k=INT32_MAX + 1)
     assert reason is not None
     assert reason.nearest is None
 
@@ -326,7 +329,7 @@ def test_no_number_of_rows_helps_where_one_row_is_too_long() -> None:
 def test_F08_a_padded_leading_dimension_overflows_through_its_stride(
     unit: OffsetUnit, groups: int, largest_leading: int
 ) -> None:
-    predicate = p.ScaleOffsetsFitInt32("a", unit)
+    predicate = ScaleOffsetsFitInt32("a", unit)
     fields = {"shape__m": 4, "shape__k": groups * 128, "scales__a__layout": Layout.M_MAJOR}
     assert asked(predicate, **fields, scales__a__leading_dim=largest_leading) is None
     reason = asked(predicate, **fields, scales__a__leading_dim=largest_leading + 1)
@@ -373,14 +376,14 @@ def test_the_nearest_value_passes_and_nothing_nearer_does(predicate: Predicate, 
         assert dim.min <= reason.nearest.min < reason.nearest.max <= dim.max
 
 
-_offset_predicates = st.builds(p.offsets_fit_int32, st.sampled_from(DENSE.operands), st.sampled_from([ELEMENTS, BYTES]))
+_offset_predicates = st.builds(offsets_fit_int32, st.sampled_from(DENSE.operands), st.sampled_from([ELEMENTS, BYTES]))
 _large = st.integers(1, 1 << 20)
 
 
 @given(
     _offset_predicates
     | st.builds(
-        lambda tile: p.TilesAtMost("$.shape.n", axes=("m", "n"), tile=tile),
+        lambda tile: TilesAtMost("$.shape.n", axes=("m", "n"), tile=tile),
         st.tuples(st.integers(1, 256), st.integers(1, 256)),
     ),
     _large | _large.map(lambda high: Bounded(min=0, max=high)),
@@ -402,7 +405,7 @@ def test_the_nearest_extent_passes_and_one_more_does_not(predicate: Predicate, m
 def test_the_nearest_leading_dimension_passes_and_one_more_does_not(
     unit: OffsetUnit, m: int, groups: int, pad: int
 ) -> None:
-    predicate = p.ScaleOffsetsFitInt32("a", unit)
+    predicate = ScaleOffsetsFitInt32("a", unit)
     changed = put(put(put(BASE, M, m), "$.shape.k", groups * 128), "$.scales.a.layout", Layout.M_MAJOR)
     reason = predicate.check(put(changed, "$.scales.a.leading_dim", m + pad))
     if reason is None or reason.nearest is None:
@@ -421,7 +424,7 @@ _words = st.sampled_from(
         p.one_of("$.epilogue.kind", "bias", "silu"),
         p.Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
         p.Serves("$.numerics.combine", Combine.FIXED_ORDER),
-        p.Aligned("out", 64),
+        addressing.Aligned("out", 64),
     ]
 )
 
@@ -439,15 +442,24 @@ def test_the_nearest_word_passes(predicate: Predicate) -> None:
 
 _ALL = (
     *(predicate for predicate, _, _, _ in BOUNDARIES),
-    *(p.Declares(("x",)), p.LdsFits(1), p.TargetHas("ocp_fp8", "$.dtypes.a"), p.ScaleOffsetsFitInt32("a", BYTES)),
-    *(p.offsets_fit_int32(DENSE.operand("out"), ELEMENTS), p.TilesAtMost("$.shape.n", axes=("m", "n"), tile=(16, 64))),
+    *(
+        p.Declares(("x",)),
+        hardware.LdsFits(1),
+        hardware.TargetHas("ocp_fp8", "$.dtypes.a"),
+        ScaleOffsetsFitInt32("a", BYTES),
+    ),
+    *(
+        offsets_fit_int32(DENSE.operand("out"), ELEMENTS),
+        TilesAtMost("$.shape.n", axes=("m", "n"), tile=(16, 64)),
+    ),
 )
 
 
 def test_every_kind_of_predicate_is_tested_here() -> None:
     kinds = {
         kind
-        for kind in vars(p).values()
+        for module in (p, addressing, hardware)
+        for kind in vars(module).values()
         if isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "check")
     }
     assert {type(predicate) for predicate in _ALL} == kinds

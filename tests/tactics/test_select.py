@@ -13,7 +13,8 @@ from nkc import ir
 from nkc.ir.contract import Maturity
 from nkc.ir.errors import ToolError
 from nkc.tactics import catalogue
-from nkc.tactics.predicate import LdsFits, at_most, equals, multiple_of
+from nkc.tactics.hardware import LdsFits
+from nkc.tactics.predicate import at_most, equals, multiple_of
 from nkc.tactics.reason import Reason, StageName
 from nkc.tactics.select import Candidate, Policy, Selection, select
 from nkc.tactics.tactic import Tactic

@@ -7,13 +7,9 @@ a measurement: nobody has run these on the chip.
 
 from typing import NamedTuple
 
-from nkc.ir.contract import Accumulate, Combine, Triple
-from nkc.tactics.dense.kernel import bf16_constants, fp8_constants
-from nkc.tactics.dense.plan import lower, schedule
-from nkc.tactics.dense.proofs import bf16_proofs, fp8_proofs
-from nkc.tactics.dense.requirements import bf16, fp8_block_scaled
-from nkc.tactics.predicate import OffsetUnit
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+from nkc.ir.contract import Accumulate, Triple
+from nkc.tactics.addressing import OffsetUnit
+from nkc.tactics.dense.tile import Tile, bf16_tactic, fp8_tactic
 
 WHOLE_LOOPS_BELOW_K = 1024
 """LLVM unrolls a shorter K loop whole. A tile that fills the registers then spills: 60 to 300 registers at K from 512
@@ -61,92 +57,36 @@ BF16_ROWS = (
 )
 
 
-def _name(kind: str, row: Row) -> str:
-    split = f"_k{row.split_k}" if row.split_k > 1 else ""
-    return f"gfx950.dense.{kind}_{'x'.join(map(str, row.tile))}_s{row.stages}{split}"
-
-
-def _lds_bytes(row: Row, element_bytes: int) -> int:
-    """Return the least LDS in bytes: every stage holds one A and one B tile."""
+def _tile(kind: str, row: Row, *, element_bytes: int, matrix: str) -> Tile:
     tile_m, tile_n, tile_k = row.tile
-    return row.stages * (tile_m + tile_n) * tile_k * element_bytes
-
-
-def _guarantees(row: Row) -> Guarantees:
-    return Guarantees(
+    return Tile(
+        target="gfx950",
+        kind=kind,
+        detail=f"s{row.stages}",
+        rank=row.rank,
+        size=row.tile,
+        waves=row.waves,
+        stages=row.stages,
         accumulate=Accumulate.MATRIX_UNIT_FP32,
-        combine=Combine.ASCENDING if row.split_k == 1 else Combine.FIXED_ORDER,
-        deterministic=True,
-        graph_capture=True,
-    )
-
-
-def _options(row: Row) -> dict[str, int | bool | str]:
-    return {
-        "enable_fp_fusion": False,
-        "matrix_instr_nonkdim": 16,
-        "num_stages": 2,  # the loop's own tl.range(num_stages=) decides
-        "num_warps": row.waves,
-        "waves_per_eu": row.waves_per_eu,
-    }
-
-
-def _fp8(row: Row) -> Tactic:
-    return Tactic(
-        name=_name("fp8_mfma", row),
-        operation="dense",
-        target="gfx950",
-        rank=row.rank,
-        requires=fp8_block_scaled(
-            tile=row.tile,
-            max_m=row.max_m,
-            lds_bytes=_lds_bytes(row, 1),
-            accumulate=Accumulate.MATRIX_UNIT_FP32,
-            offsets=OffsetUnit.BYTES,
-            split_k=row.split_k,
-            min_k=row.min_k,
-        ),
-        guarantees=_guarantees(row),
-        schedule=schedule(row.tile, waves=row.waves, stages=row.stages, split_k=row.split_k),
-        lower=lower,
-        kernel=Kernel(
-            template="triton/dense_fp8_block.py.j2",
-            constants=fp8_constants,
-            options=_options(row),
-            pattern=CodePattern(matrix=("v_mfma_f32_16x16x128_f8f6f4",)),
-            pointer_range_bits=32,
-        ),
-        proofs=fp8_proofs,
+        lds_bytes=row.stages * (tile_m + tile_n) * tile_k * element_bytes,  # every stage holds one A and one B tile
+        offsets=OffsetUnit.BYTES,
+        options={
+            "enable_fp_fusion": False,
+            "matrix_instr_nonkdim": 16,
+            "num_stages": 2,  # the loop's own tl.range(num_stages=) decides
+            "num_warps": row.waves,
+            "waves_per_eu": row.waves_per_eu,
+        },
+        matrix=matrix,
+        max_m=row.max_m,
+        min_k=row.min_k,
+        split_k=row.split_k,
+        pointer_range_bits=32,
         note=row.note,
     )
 
 
-def _bf16(row: Row) -> Tactic:
-    return Tactic(
-        name=_name("bf16_mfma", row),
-        operation="dense",
-        target="gfx950",
-        rank=row.rank,
-        requires=bf16(
-            tile=row.tile,
-            max_m=row.max_m,
-            lds_bytes=_lds_bytes(row, 2),
-            offsets=OffsetUnit.BYTES,
-            split_k=row.split_k,
-        ),
-        guarantees=_guarantees(row),
-        schedule=schedule(row.tile, waves=row.waves, stages=row.stages, split_k=row.split_k),
-        lower=lower,
-        kernel=Kernel(
-            template="triton/dense_bf16.py.j2",
-            constants=bf16_constants,
-            options=_options(row),
-            pattern=CodePattern(matrix=("v_mfma_f32_16x16x32_bf16",)),
-            pointer_range_bits=32,
-        ),
-        proofs=bf16_proofs,
-        note=row.note,
-    )
-
-
-TACTICS = (*map(_fp8, FP8_ROWS), *map(_bf16, BF16_ROWS))
+TACTICS = (
+    *(fp8_tactic(_tile("fp8_mfma", row, element_bytes=1, matrix="v_mfma_f32_16x16x128_f8f6f4")) for row in FP8_ROWS),
+    *(bf16_tactic(_tile("bf16_mfma", row, element_bytes=2, matrix="v_mfma_f32_16x16x32_bf16")) for row in BF16_ROWS),
+)

@@ -2,23 +2,9 @@
 
 from nkc.ir import operations
 from nkc.ir.contract import Accumulate, Combine, DType, Layout, Triple
-from nkc.tactics.predicate import (
-    Aligned,
-    AtLeast,
-    LdsFits,
-    OffsetUnit,
-    Predicate,
-    ScaleOffsetsFitInt32,
-    Serves,
-    TargetHas,
-    TilesAtMost,
-    at_most,
-    dtypes,
-    equals,
-    multiple_of,
-    offsets_fit_int32,
-    one_of,
-)
+from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, offsets_fit_int32
+from nkc.tactics.hardware import LdsFits, TargetHas, TilesAtMost
+from nkc.tactics.predicate import AtLeast, Predicate, Serves, at_most, dtypes, equals, multiple_of, one_of
 
 ALIGNMENT = 16  # bytes: one 128-bit access
 FP8_POINTERS = ("a", "b", "a_scales", "b_scales", "bias", "out", "workspace")

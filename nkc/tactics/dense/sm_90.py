@@ -4,16 +4,12 @@ From 64 rows an FP8 dot becomes QGMMA, which keeps 13 bits below the largest add
 and the f16 unit keeps 23: HGMMA from 64 rows, HMMA below. The object's opcodes say which one it is.
 """
 
-from functools import partial
 from typing import NamedTuple
 
-from nkc.ir.contract import Accumulate, Combine, Triple
-from nkc.tactics.dense.kernel import bf16_constants, fp8_constants
-from nkc.tactics.dense.plan import lower, schedule
-from nkc.tactics.dense.proofs import bf16_proofs, fp8_proofs
-from nkc.tactics.dense.requirements import bf16, fp8_block_scaled
-from nkc.tactics.predicate import OffsetUnit
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+from nkc.ir.contract import Accumulate, Triple
+from nkc.tactics.addressing import OffsetUnit
+from nkc.tactics.dense.tile import Tile, bf16_tactic, fp8_tactic
+from nkc.tactics.tactic import Tactic
 
 WGMMA_ROWS = 64  # the least rows for which Triton emits wgmma
 
@@ -74,11 +70,6 @@ BF16_ROWS = (
 )
 
 
-def _name(kind: str, row: Row) -> str:
-    split = f"_k{row.split_k}" if row.split_k > 1 else ""
-    return f"sm_90.dense.{kind}_{'x'.join(map(str, row.tile))}_w{row.waves}_s{row.stages}{split}"
-
-
 def _fp8_lds_bytes(row: Row) -> int:
     """Return the least shared memory in bytes: tiles of every stage, plus B converted to f16 where wgmma reads it."""
     tile_m, tile_n, tile_k = row.tile
@@ -96,83 +87,43 @@ def _bf16_lds_bytes(row: Row) -> int:
     return held * (tile_m + tile_n) * tile_k * 2
 
 
-def _pattern(row: Row) -> CodePattern:
-    if row.accumulate is _FP8:
-        return CodePattern(matrix=("QGMMA",))
-    return CodePattern(matrix=("HGMMA",) if row.tile[0] >= WGMMA_ROWS else ("HMMA",))
+def _f16_matrix(row: Row) -> str:
+    return "HGMMA" if row.tile[0] >= WGMMA_ROWS else "HMMA"
 
 
-def _guarantees(row: Row) -> Guarantees:
-    return Guarantees(
+def _tile(kind: str, row: Row, *, lds_bytes: int, matrix: str) -> Tile:
+    return Tile(
+        target="sm_90",
+        kind=kind,
+        detail=f"w{row.waves}_s{row.stages}",
+        rank=row.rank,
+        size=row.tile,
+        waves=row.waves,
+        stages=row.stages,
         accumulate=row.accumulate,
-        combine=Combine.ASCENDING if row.split_k == 1 else Combine.FIXED_ORDER,
-        deterministic=True,
-        graph_capture=True,
+        lds_bytes=lds_bytes,
+        offsets=OffsetUnit.ELEMENTS,
+        options={
+            "enable_fp_fusion": False,
+            "maxnreg": MAX_REGISTERS,
+            "num_stages": 3,  # the option's default: the loop's own tl.range(num_stages=) decides
+            "num_warps": row.waves,
+        },
+        matrix=matrix,
+        max_m=row.max_m,
+        split_k=row.split_k,
     )
-
-
-def _options(row: Row) -> dict[str, int | bool | str]:
-    return {
-        "enable_fp_fusion": False,
-        "maxnreg": MAX_REGISTERS,
-        "num_stages": 3,  # the option's default: the loop's own tl.range(num_stages=) decides
-        "num_warps": row.waves,
-    }
 
 
 def _fp8(row: Row) -> Tactic:
-    unit = "fp8_wgmma" if row.accumulate is _FP8 else "fp8_as_f16"
-    convert = "" if row.accumulate is _FP8 else ".to(tl.float16)"
-    return Tactic(
-        name=_name(unit, row),
-        operation="dense",
-        target="sm_90",
-        rank=row.rank,
-        requires=fp8_block_scaled(
-            tile=row.tile,
-            max_m=row.max_m,
-            lds_bytes=_fp8_lds_bytes(row),
-            accumulate=row.accumulate,
-            offsets=OffsetUnit.ELEMENTS,
-            split_k=row.split_k,
-        ),
-        guarantees=_guarantees(row),
-        schedule=schedule(row.tile, waves=row.waves, stages=row.stages, split_k=row.split_k),
-        lower=lower,
-        kernel=Kernel(
-            template="triton/dense_fp8_block.py.j2",
-            constants=partial(fp8_constants, convert=convert),
-            options=_options(row),
-            pattern=_pattern(row),
-        ),
-        proofs=fp8_proofs,
-    )
+    if row.accumulate is _FP8:
+        return fp8_tactic(_tile("fp8_wgmma", row, lds_bytes=_fp8_lds_bytes(row), matrix="QGMMA"))
+    tile = _tile("fp8_as_f16", row, lds_bytes=_fp8_lds_bytes(row), matrix=_f16_matrix(row))
+    return fp8_tactic(tile, convert=".to(tl.float16)")
 
 
 def _bf16(row: Row) -> Tactic:
-    return Tactic(
-        name=_name("bf16", row),
-        operation="dense",
-        target="sm_90",
-        rank=row.rank,
-        requires=bf16(
-            tile=row.tile,
-            max_m=row.max_m,
-            lds_bytes=_bf16_lds_bytes(row),
-            offsets=OffsetUnit.ELEMENTS,
-            split_k=row.split_k,
-        ),
-        guarantees=_guarantees(row),
-        schedule=schedule(row.tile, waves=row.waves, stages=row.stages, split_k=row.split_k),
-        lower=lower,
-        kernel=Kernel(
-            template="triton/dense_bf16.py.j2",
-            constants=bf16_constants,
-            options=_options(row),
-            pattern=_pattern(row),
-        ),
-        proofs=bf16_proofs,
-    )
+    return bf16_tactic(_tile("bf16", row, lds_bytes=_bf16_lds_bytes(row), matrix=_f16_matrix(row)))
 
 
 TACTICS = (*map(_fp8, FP8_ROWS), *map(_bf16, BF16_ROWS))

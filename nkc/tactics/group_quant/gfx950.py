@@ -3,8 +3,8 @@
 Ranks follow the bytes in flight, not a measurement: nobody has run these on the chip.
 """
 
+from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.group_quant.kernel import Row, tactic
-from nkc.tactics.predicate import OffsetUnit
 
 ROWS = (
     Row(10, 8, 1, 64, "one wave, eight groups: enough workgroups for few rows"),

@@ -4,19 +4,9 @@ from nkc.ir import operations
 from nkc.ir.contract import DType, Layout
 from nkc.ir.quantising import GROUP, QUANTISED
 from nkc.ir.scales import argument_name
-from nkc.tactics.predicate import (
-    Aligned,
-    OffsetUnit,
-    Predicate,
-    ScaleOffsetsFitInt32,
-    TargetHas,
-    at_most,
-    dtypes,
-    equals,
-    multiple_of,
-    offsets_fit_int32,
-    one_of,
-)
+from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, offsets_fit_int32
+from nkc.tactics.hardware import TargetHas
+from nkc.tactics.predicate import Predicate, at_most, dtypes, equals, multiple_of, one_of
 
 ALIGNMENT = 16  # bytes: one 128-bit access
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from nkc.ir import targets
 from nkc.ir.contract import Bounded, Contract, DType, Reduce, Schedule, Staging, Weight, dim_max
 from nkc.ir.quantising import GROUP, QUANTISED
-from nkc.tactics.predicate import OffsetUnit, Predicate, Serves, at_most, dtypes, one_of
+from nkc.tactics.addressing import OffsetUnit
+from nkc.tactics.predicate import Predicate, Serves, at_most, dtypes, one_of
 from nkc.tactics.quantising.constants import (
     DECIDING_FILES,
     ceil_div,

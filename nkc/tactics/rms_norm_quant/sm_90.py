@@ -1,6 +1,6 @@
 """rms_norm_quant on sm_90 by Triton: a warp reads 256 columns at a time, 16 bytes a thread."""
 
-from nkc.tactics.predicate import OffsetUnit
+from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.rms_norm_quant.kernel import Row, tactic
 
 ROWS = (

@@ -3,7 +3,7 @@
 Ranks follow the bytes in flight, not a measurement: nobody has run these on the chip.
 """
 
-from nkc.tactics.predicate import OffsetUnit
+from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.silu_mul_quant.kernel import Row, tactic
 
 ROWS = (

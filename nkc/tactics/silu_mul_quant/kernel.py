@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from nkc.ir.contract import Contract, DType, Gate, Schedule
 from nkc.ir.quantising import GROUP
-from nkc.tactics.predicate import OffsetUnit, dtypes, equals
+from nkc.tactics.addressing import OffsetUnit
+from nkc.tactics.predicate import dtypes, equals
 from nkc.tactics.quantising.constants import DECIDING_FILES, lower, run_constants, run_workgroups
 from nkc.tactics.quantising.proofs import M_MAJOR, M_MAJOR_PADDED, ROW_MAJOR, proof, rules, up_to
 from nkc.tactics.quantising.requirements import few_rows, quantised, tensors

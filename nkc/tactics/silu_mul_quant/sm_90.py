@@ -1,6 +1,6 @@
 """silu_mul_quant on sm_90 by Triton: gate, up and codes in 16-byte accesses."""
 
-from nkc.tactics.predicate import OffsetUnit
+from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.silu_mul_quant.kernel import Row, tactic
 
 ROWS = (
