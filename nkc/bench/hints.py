@@ -145,7 +145,7 @@ def _hint(line: Line) -> Hint:
 
 
 def _tactics(line: Line) -> tuple[str, ...]:
-    """Return our block-scaled tactics of the line's tile: the same waves and stages first, unsplit before split, by rank."""
+    """Return our block-scaled tactics of a tile: the same waves and stages first, unsplit before split, by rank."""
     if line.tile is None:
         return ()
 

@@ -1,0 +1,120 @@
+"""`nkc bench`, `nkc tune`, `nkc split` and `nkc import-tuning` as a user runs them, on a machine without a GPU."""
+
+import json
+
+import pytest
+
+from nkc import ir
+from nkc.ir.contract import Bounded
+from nkc.tactics import performance
+from tests.cli.running import EXAMPLES, nkc
+
+SPLIT_K = EXAMPLES / "qwen3.6-35b.o_proj.m1.split_k.gfx950.json"
+RANGE = EXAMPLES / "deepseek-v3.shared_expert.gate_up_proj.m0-64.sm_90.json"
+
+
+def test_nothing_to_bench_says_what_to_name() -> None:
+    done = nkc("bench")
+    assert (done.code, done.errors) == (
+        2,
+        ["nkc: nothing to bench (name contracts, a folder of them, or a built directory)"],
+    )
+
+
+def test_a_folder_without_contracts_is_named(tmp_path) -> None:
+    done = nkc("bench", tmp_path)
+    assert done.code == 2
+    assert "holds no contract (*.json) and nothing that was built" in done.err
+
+
+def test_a_picture_is_drawn_from_committed_records_without_a_gpu(tmp_path) -> None:
+    done = nkc("bench", "--plot", tmp_path / "a.svg")
+    assert done.code == 0
+    drawn = (tmp_path / "a.svg").read_text()
+    assert drawn.count("<title>") >= 2 * len(performance.read_all().records)
+    nkc("bench", "--plot", tmp_path / "b.svg", env={"PYTHONHASHSEED": "7"})
+    assert (tmp_path / "b.svg").read_text() == drawn
+
+
+@pytest.mark.toolchain
+def test_kernels_are_built_for_another_machine_tactic_by_tactic(tmp_path) -> None:
+    out = tmp_path / "out"
+    done = nkc("bench", SPLIT_K, "--build-only", out)
+    assert done.code == 0, done.err
+    assert "2 kernels for 1 contracts" in done.err
+    folders = sorted(path.name for path in out.iterdir())
+    assert len(folders) == 2
+    assert all((out / name / "manifest.json").is_file() for name in folders)
+
+
+def test_tune_proposes_the_committed_rows_again() -> None:
+    done = nkc("tune", "--format", "json")
+    assert done.code == 0, done.err
+    proposed = json.loads(done.out)
+    from nkc.tactics.tuning import table_path
+
+    if "timed other kernels" not in done.err:  # records of kernels that have changed since propose nothing
+        assert proposed == json.loads(table_path("dense").read_text())
+
+
+def test_tune_names_a_contract_without_a_record(tmp_path) -> None:
+    hints = tmp_path / "hints.json"
+    name = "N=4096,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+    config = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 128, "num_warps": 4, "num_stages": 6}
+    (tmp_path / name).write_text(json.dumps({"64": config}))
+    done = nkc("import-tuning", tmp_path / name, "-o", hints)
+    assert (done.code, done.errors) == (0, ["1 hints, 1 with tactics of their tile"])
+    done = nkc("tune", RANGE, "--hints", hints)
+    assert done.code == 0
+    assert f"{RANGE.name}: no fresh record; hints name sm_90.dense.fp8_wgmma_64x64x128_w4_s6, " in done.err
+
+
+def test_check_names_every_contract_that_no_row_holds_whole() -> None:
+    done = nkc("tune", "--check", RANGE)
+    assert done.code == 5
+    assert done.out.startswith(f"{RANGE.name}: m 0..64: ")
+    assert "0 of 1 contracts lie whole in one fresh row" in done.err
+
+
+def test_check_of_nothing_is_a_mistake() -> None:
+    assert nkc("tune", "--check").code == 2
+
+
+def test_split_writes_contracts_that_cover_the_range(tmp_path) -> None:
+    done = nkc("split", RANGE, "--at", "1,16", "-o", tmp_path)
+    assert done.code == 0, done.err
+    paths = done.out.splitlines()
+    parts = [ir.read(path) for path in paths]
+    assert [part.shape["m"] for part in parts] == [
+        Bounded(min=0, max=1),
+        Bounded(min=2, max=16),
+        Bounded(min=17, max=64),
+    ]
+    whole = ir.read(RANGE)
+    assert {(part.fallback, part.provenance["layer"]) for part in parts} == {
+        (whole.fallback, whole.provenance["layer"])
+    }
+    assert nkc("check", *paths).code == 0
+
+
+@pytest.mark.parametrize(
+    ("cuts", "said"),
+    [("64", "outside $.shape.m"), ("16,8", "not ascending numbers"), ("x", "is not numbers with commas")],
+)
+def test_cuts_that_cut_nothing_say_why(tmp_path, cuts, said) -> None:
+    done = nkc("split", RANGE, "--at", cuts, "-o", tmp_path)
+    assert done.code == 2
+    assert said in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_duplicates_stop_an_import_with_both_origins(tmp_path) -> None:
+    table = tmp_path / "tuned.csv"
+    row = "256,16,1536,7168,8,0,{},a8w8_blockscale_1x128x128_256x16x64x128_16x16_x,1,2,0.0"
+    table.write_text("\n".join(["cu_num,M,N,K,kernelId,splitK,us,kernelName", row.format(9.0), row.format(8.0)]) + "\n")
+    done = nkc("import-tuning", table)
+    assert (done.code, done.out) == (2, "")
+    assert "tuned.csv:3" in done.err
+    assert "tuned.csv:2" in done.err
+    done = nkc("import-tuning", table, "--on-duplicate", "fastest")
+    assert json.loads(done.out)["hints"][0]["origin"] == "tuned.csv:3"
