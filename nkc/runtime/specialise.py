@@ -49,8 +49,10 @@ def write(guards: GuardSet, plan: KernargPlan, *, device: int, workspace: bool, 
     lines += [f"        _p_{name} = {name}.data_ptr()" for name in names]
     lines += spans
     condition = "\n            or ".join((*refusals, "workspace is not None"))
-    lines += [f"        if ({condition}):", f"            {slow}"]
-    lines += ["    except (AttributeError, TypeError, IndexError):", f"        {slow}"]
+    lines += [f"        _exact = ({condition})"]
+    # Whatever the exact check raises is its own affair, so it is called outside of the try.
+    lines += ["    except (AttributeError, TypeError, IndexError):", "        _exact = True"]
+    lines += ["    if _exact:", f"        {slow}"]
     lines += ["    if stream is None:", "        stream = _current(_device)"]
     lines += ["    elif stream.__class__ is not int:", "        stream = _handle(stream)"]
     if workspace:
