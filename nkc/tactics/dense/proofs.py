@@ -49,7 +49,7 @@ def _proofs(tactic: Tactic, operand: DType) -> tuple[Contract, ...]:
         _contract(
             tactic, operand, m=Bounded(min=0, max=tile_m), n=n + 64, k=least_k + tile_k, out=DType.BF16, m_major=True
         ),
-        _contract(tactic, operand, m=max(tile_m - 5, 1), n=n + 40, k=least_k, out=DType.BF16, epilogue=bias),
+        _contract(tactic, operand, m=max(tile_m - 5, 1), n=n + 40, k=least_k, out=DType.FP32, epilogue=bias),
     )
 
 
