@@ -35,7 +35,7 @@ def baselines(cell: Cell) -> tuple[Baseline, ...]:
         return (Baseline(name="torch.matmul bf16", same_rule=True, prepare=_matmul_bf16),)
     licensed = cell.contract.numerics["accumulate"] is Accumulate.TENSOR_CORE_FP8
     return (
-        Baseline(name="cuBLASLt block-scaled (torch._scaled_mm)", same_rule=licensed, prepare=_scaled_mm),
+        Baseline(name="cuBLASLt block-scaled", same_rule=licensed, prepare=_scaled_mm),
         Baseline(name="DeepGEMM", same_rule=licensed, prepare=_deep_gemm),
         Baseline(name="torch.matmul bf16", same_rule=False, prepare=_matmul_bf16),
     )

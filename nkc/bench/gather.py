@@ -9,7 +9,7 @@ import msgspec
 from nkc.bench.cell import check_operation
 from nkc.emit import build, proofs
 from nkc.emit.explain import Explain
-from nkc.ir.contract import Contract
+from nkc.ir.contract import Contract, dim_max
 from nkc.ir.errors import UsageError
 from nkc.ir.manifest import MANIFEST_FILE
 from nkc.ir.reader import parse_document
@@ -48,7 +48,7 @@ def is_built(path: Path) -> bool:
 
 
 def built(directory: Path) -> tuple[Asked, ...]:
-    """Return every contract that has kernels below a directory, by request id."""
+    """Return every contract that has kernels below a directory, in the order of their dims, rows last."""
     subjects: dict[str, dict[str, Subject]] = {}
     for subject in gather.built(directory):
         subjects.setdefault(subject.request, {})[subject.tactic] = subject
@@ -60,7 +60,13 @@ def built(directory: Path) -> tuple[Asked, ...]:
         check_operation(contract, f"{request}/explain.json")
         ordered = tuple(by_tactic[name] for name in sorted(by_tactic))
         found.append(Asked(contract=contract, request=request, subjects=ordered))
-    return tuple(found)
+    return tuple(sorted(found, key=_order))
+
+
+def _order(asked: Asked) -> tuple[str, str, list[tuple[str, int]], int, str]:
+    contract = asked.contract
+    dims = sorted((name, dim_max(dim)) for name, dim in contract.shape.items() if name != "m")
+    return contract.operation, contract.target.arch, dims, dim_max(contract.shape["m"]), asked.request
 
 
 def plain_of(contract: Contract, names: Iterable[str]) -> str | None:

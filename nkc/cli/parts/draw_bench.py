@@ -7,7 +7,7 @@ from nkc.cli.parts.console import draw, table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from nkc.tactics.performance import Latency, Measurements, Record, Session
+    from nkc.tactics.performance import Latency, Measurements, Record, Route, Session
 
 
 def draw_bench(found: "Measurements") -> None:
@@ -30,6 +30,7 @@ def _session(session: "Session") -> str:
 def _cells(records: "tuple[Record, ...]") -> "Table":
     from nkc.bench.compare import compare
 
+    heads = {_head(record) for record in records}
     drawn = table(
         "cell",
         "candidate",
@@ -43,26 +44,39 @@ def _cells(records: "tuple[Record, ...]") -> "Table":
         "speed-up",
         "host us",
         "MHz, W",
+        title=heads.pop() if len(heads) == 1 else None,
     )
     for record in records:
         said = compare(record)
         candidate, fastest, baseline = said.candidate, said.fastest, said.baseline
         alike = candidate is not None and fastest is not None and candidate.name == fastest.name
         drawn.add_row(
-            record.cell,
-            candidate.name if candidate else "-",
+            record.cell if drawn.title is None else record.cell.removeprefix(_head(record)).strip(),
+            _short(candidate),
             _median(candidate.latency if candidate else None),
-            f"{record.floor_us:.1f} ({record.bound})",
+            f"{record.floor_us:.1f} {record.bound}",
             "-" if said.of_floor is None else f"{said.of_floor:.2f}",
-            "the same" if alike else fastest.name if fastest else "-",
-            _median(fastest.latency if fastest else None),
-            baseline.name if baseline else "-",
+            "the same" if alike else _short(fastest),
+            "" if alike else _median(fastest.latency if fastest else None),
+            _short(baseline),
             _median(baseline.latency if baseline else None),
             f"{said.speed_up:.2f}" if said.speed_up is not None else f"none: {said.refused}",
             f"{candidate.host_us:.1f}" if candidate and candidate.host_us is not None else "-",
             f"{record.clocks.sm_mhz:.0f}, {record.clocks.power_w:.0f}" if record.clocks else "-",
         )
     return drawn
+
+
+def _head(record: "Record") -> str:
+    """Return operation, target and type, which a cell's name begins with."""
+    return " ".join(record.cell.split(" ", 3)[:3])
+
+
+def _short(route: "Route | None") -> str:
+    """Return a route's name, a tactic's without target and operation."""
+    if route is None:
+        return "-"
+    return route.name.split(".", 2)[-1] if route.tactic else route.name
 
 
 def _routes(record: "Record") -> "Table":
