@@ -113,7 +113,7 @@ def bind_select(inst: Instruction) -> Step | None:
             return _fmac(inst)
         case "v_mbcnt_lo_u32_b32" | "v_mbcnt_hi_u32_b32":
             return _mbcnt(inst)
-        case "v_bitop3_b32":
+        case "v_bitop3_b32" | "v_bitop3_b16":
             return _bitop3(inst)
     return None
 
@@ -266,14 +266,15 @@ def _mbcnt(inst: Instruction) -> Step:
 def _bitop3(inst: Instruction) -> Step:
     fields = inst.fields
     table = fields["omod"] << 6 | fields["abs"] << 3 | fields["neg"]
-    a, b, c = (reader(inst.operands[key], "u32") for key in LONG_SOURCES)
+    kind, dtype = ("u32", U32) if inst.mnemonic == "v_bitop3_b32" else ("u16", np.uint16)
+    a, b, c = (reader(inst.operands[key], kind) for key in LONG_SOURCES)
     if fields["opsel"] or fields["clamp"]:
-        raise MissingFeatureError("v_bitop3_b32: op_sel or clamp")
-    store = writer(inst, "u32")
+        raise MissingFeatureError(f"{inst.mnemonic}: op_sel or clamp")
+    store = writer(inst, kind)
 
     def step(w: Waves) -> None:
         x, y, z = a(w), b(w), c(w)
-        out = np.zeros(np.broadcast_shapes(x.shape, y.shape, z.shape), U32)
+        out = np.zeros(np.broadcast_shapes(x.shape, y.shape, z.shape), dtype)
         for index in range(8):
             if table >> index & 1:
                 out |= (x if index & 4 else ~x) & (y if index & 2 else ~y) & (z if index & 1 else ~z)

@@ -721,15 +721,16 @@ def test_select_carry_and_count():
         total += lane % 2 == 0
 
 
+@pytest.mark.parametrize("bits", [32, 16])
 @pytest.mark.parametrize("table", [0xC8, 0x78, 0xDE, 0x01, 0x80, 0x00, 0xFF, 0x96])
-def test_bitop3(table):
+def test_bitop3(table, bits):
     sources = [patterns("u32", seed) for seed in range(3)]
     m = Machine()
     for position, source in enumerate(sources):
         m.vgpr(2 + 2 * position, source)
     m.run(
         encode(
-            "v_bitop3_b32",
+            f"v_bitop3_b{bits}",
             vdst=8,
             src0=V + 2,
             src1=V + 4,
@@ -741,5 +742,5 @@ def test_bitop3(table):
     )
     for lane in range(64):
         a, b, c = (int(source[lane]) for source in sources)
-        wanted = sum((table >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i for i in range(32))
+        wanted = sum((table >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i for i in range(bits))
         assert m.w.V[8, 0, lane] == wanted
