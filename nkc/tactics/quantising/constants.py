@@ -14,6 +14,9 @@ TINY_FLOOR = 2.0**-80
 """From this floor on amax no scale is below 2^-89, and the remainder of a quotient that is not rounded to zero stays
 representable: codes are rounded from ratios of at least 2^-11, remainders are multiples of 2^-(11 + 46 + 89)."""
 
+RECIPROCAL_448 = 0.002232142857142857
+"""1 / 448; as fp32 it is the rounded reciprocal."""
+
 DECIDING_FILES = (
     "nkc/ir/quantising.py",
     "nkc/tactics/quantising/constants.py",
@@ -52,6 +55,7 @@ def rules(contract: Contract) -> dict[str, object]:
         "floor": repr(floor),
         "floor_bits": bits,
         "tiny_scales": floor < TINY_FLOOR,
+        "reciprocal_448": repr(RECIPROCAL_448),
     }
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nkc.ir import targets
-from nkc.ir.contract import Bounded, Contract, DType, Reduce, Schedule, Staging, Weight, dim_max
+from nkc.ir.contract import Bounded, Contract, DType, Reduce, Schedule, Weight, dim_max
 from nkc.ir.quantising import GROUP, QUANTISED
 from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.predicate import Predicate, Serves, at_most, dtypes, one_of
@@ -27,17 +27,26 @@ from nkc.tactics.quantising.requirements import few_rows, quantised, tensors
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
 
 HELD = 64
-"""Elements of a row that a lane may hold: as many registers in fp32, half as many again for weights and residual."""
+"""Elements of a row that a lane may hold: as many registers in fp32, half as many again for weights and residual.
+
+Half of it where the next row is held too. Nothing spilled there (compiled with Triton 3.9, both targets)."""
+
+HELD_BY_SIXTEEN = 40
+"""The same where a workgroup of sixteen waves leaves a lane 128 registers; at 64 some rules spill."""
 
 
 class Row(NamedTuple):
-    """One geometry: rows a workgroup takes, columns it takes at a time. max_m None: for any number of rows."""
+    """One geometry: rows a workgroup takes, columns it takes at a time. max_m None: for any number of rows.
+
+    persistent: workgroups a compute unit that share all rows and read ahead; 0 starts one for each tile of rows.
+    """
 
     rank: int
     rows: int
     columns: int
     waves: int
     max_m: int | None
+    persistent: int
     note: str
 
 
@@ -51,8 +60,11 @@ def tactic(
     range_bits: int | None,
 ) -> Tactic:
     """Return the tactic of one row. codes: it quantises, else it stores y in bf16."""
-    geometry = f"{row.rows}x{row.columns}_w{row.waves}" + (f"_m{row.max_m}" if row.max_m is not None else "")
-    held = HELD * row.waves * targets.get(target).wave // row.rows
+    geometry = f"{row.rows}x{row.columns}_w{row.waves}"
+    geometry += f"_p{row.persistent}" if row.persistent else ""
+    geometry += f"_m{row.max_m}" if row.max_m is not None else ""
+    held = HELD // 2 if row.persistent else HELD_BY_SIXTEEN if row.waves == 16 else HELD
+    lanes = row.waves * targets.get(target).wave // row.rows
     last: tuple[Predicate, ...] = quantised(offsets) if codes else dtypes(out=DType.BF16)
     return Tactic(
         name=f"{target}.rms_norm_quant.{'codes' if codes else 'bf16'}_{geometry}",
@@ -64,7 +76,7 @@ def tactic(
             one_of("$.dtypes.weight", DType.BF16, DType.FP32),
             Serves("$.numerics.reduce", Reduce.TREE),
             *last,
-            at_most("$.shape.k", held, why=f"a lane holds {HELD} elements in registers"),
+            at_most("$.shape.k", held * lanes, why=f"a lane holds {held} elements in registers"),
             *tensors("rms_norm_quant", offsets),
             *few_rows(row.max_m),
         ),
@@ -86,14 +98,15 @@ def tactic(
 
 
 def _lower(contract: Contract, tactic: Tactic, *, row: Row) -> Contract:
-    return lower(contract, tactic, ceil_div(dim_max(contract.shape["m"]), row.rows))
+    tiles = ceil_div(dim_max(contract.shape["m"]), row.rows)
+    return lower(contract, tactic, _programs(contract, tactic, row) if row.persistent else tiles)
 
 
 def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, object]:
-    """Return what the template places; a row is cut into steps, of which the last may reach past its end."""
+    """Return what the template places: the row in pieces of columns, its masks, and the walk over rows."""
     m, k = contract.shape["m"], contract.exact("k")
-    row_tail = isinstance(m, Bounded) or m % row.rows != 0
     codes = QUANTISED in contract.scales
+    row_tail = isinstance(m, Bounded) or m % row.rows != 0
     assert contract.arguments is not None
     return {
         **(rules(contract) if codes else {"group": GROUP}),
@@ -102,50 +115,48 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "m": rows_text(contract),
         "k": k,
         "tile_rows": row.rows,
-        "tile_columns": row.columns,
         "tile_groups": row.columns // GROUP,
+        "tiles": f"(m + {row.rows - 1}) // {row.rows}" if isinstance(m, Bounded) else ceil_div(m, row.rows),
+        "programs": _programs(contract, tactic, row) if row.persistent else 0,
         "row_tail": row_tail,
         "residual": "residual" in contract.dtypes,
-        "staging": str(Staging(str(contract.numerics["staging"]))),
+        "staging": str(contract.numerics["staging"]),
         "epsilon": repr(contract.numerics["epsilon"]),
         "quantised": codes,
-        "steps": [
-            _step(contract, index, row, row_tail=row_tail, codes=codes) for index in range(ceil_div(k, row.columns))
-        ],
+        "scale_place": scale_place(contract, "rows[:, None]", "groups[None, :]") if codes else "",
+        "pieces": [_piece(contract, row, index, row_tail=row_tail) for index in range(ceil_div(k, row.columns))],
     }
 
 
-def _step(contract: Contract, index: int, row: Row, *, row_tail: bool, codes: bool) -> dict[str, object]:
-    """Return what one step of columns places; `inside_i` says which elements of it are the row's."""
+def _piece(contract: Contract, row: Row, index: int, *, row_tail: bool) -> dict[str, object]:
+    """Return one piece of a row: its columns, masks, and what its values are multiplied by.
+
+    All pieces have one width, so that they are laid out alike. The last may reach past the row's end, by whole groups
+    or, where the row is not made of them, from within one.
+    """
     k, first = contract.exact("k"), index * row.columns
-    column_tail = first + row.columns > k
-    kept = [
-        text
-        for text, tail in (("row_inside", row_tail), (f"(columns + {first} < {k})[None, :, :]", column_tail))
-        if tail
-    ]
-    groups = f"groups_{index}[None, :]"
-    kept_scales = [
-        text
-        for text, tail in (
-            (f"(rows < {rows_text(contract)})[:, None]", row_tail),
-            (f"({groups} < {k // GROUP})", column_tail),
-        )
-        if tail
-    ]
+    past_end = first + row.columns > k
+    inside = f"columns_{index} < {k}"
+    rows = [f"(rows < {rows_text(contract)})"] if row_tail else []
+    kept = [f"{text}[:, None, None]" for text in rows] + [f"({inside})[None, :, :]"] * past_end
+    kept_scales = [f"{text}[:, None]" for text in rows] + [f"(groups < {k // GROUP})[None, :]"] * past_end
     weight = f"w_{index}.to(tl.float32)"
     return {
         "index": index,
         "first": first,
         "first_group": first // GROUP,
-        "mask": " & ".join(kept),
-        "load_mask": f", mask=inside_{index}, other=0.0" if kept else "",
-        "store_mask": f", mask=inside_{index}" if kept else "",
-        "weight_mask": f", mask=columns + {first} < {k}, other=0.0" if column_tail else "",
-        "factor": weight if contract.numerics["weight"] is Weight.PLAIN else f"(1.0 + {weight})",
-        "scale_place": scale_place(contract, "rows[:, None]", groups) if codes else "",
+        "column_mask": f"({inside})[None, :, :]" if past_end else "",
+        "weight_mask": f", mask={inside}, other=0.0" if past_end else "",
+        "store_mask": f", mask={' & '.join(kept)}" if kept else "",
         "scale_mask": f", mask={' & '.join(kept_scales)}" if kept_scales else "",
+        "factor": weight if contract.numerics["weight"] is Weight.PLAIN else f"(1.0 + {weight})",
     }
+
+
+def _programs(contract: Contract, tactic: Tactic, row: Row) -> int:
+    """Return how many workgroups share the rows: so many a compute unit, or one a tile of rows where that is fewer."""
+    units = targets.get(tactic.target).compute_units
+    return min(row.persistent * units, ceil_div(dim_max(contract.shape["m"]), row.rows))
 
 
 def proofs(tactic: Tactic, *, row: Row, codes: bool) -> tuple[Contract, ...]:
