@@ -209,11 +209,11 @@ def build_files(
 
     Raises UnreadableError, ContractError or UsageError before anything is written.
     """
-    from nkc.emit.toolchains.triton import TritonToolchain
+    from nkc.emit.toolchains.by_language import Toolchains
     from nkc.tactics.select import Policy
 
     # The child loads its compiler while this process reads, selects and renders.
-    with TritonToolchain() as toolchain:
+    with Toolchains() as toolchain:
         inputs = read_all(paths)
         from nkc.emit import build
 

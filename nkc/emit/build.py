@@ -77,7 +77,8 @@ class Artifact:
             self.object_name: self.built.data,
         }
         if keep:
-            files["keep/source.py"] = self.source.text.encode()
+            suffix = {"triton": "py", "cuda": "cu"}[self.source.language]
+            files[f"keep/source.{suffix}"] = self.source.text.encode()
             files.update({f"keep/kernel.{name}": text.encode() for name, text in self.built.intermediates})
         return files
 

@@ -1,15 +1,17 @@
 """The code digest: what a kernel means, so that renaming, reformatting and commenting move no id.
 
 Python-like kernels are taken as their token stream without comments, blank lines, line breaks inside brackets and the
-text of indentation. What is left is hashed with the options and promises that shape the code, in one canonical form.
+text of indentation; C++ as its preprocessing tokens without comments, white space and line continuations. What is left
+is hashed with the options and promises that shape the code, in one canonical form.
 """
 
 import hashlib
 import io
+import re
 import tokenize
 from collections.abc import Iterator
 
-from nkc.emit.source import Options, Parameter
+from nkc.emit.source import Language, Options, Parameter
 from nkc.ir.errors import ToolError
 
 _SILENT = frozenset({tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER})
@@ -39,12 +41,60 @@ def tokens(text: str, *, symbol: str) -> Iterator[tuple[str, str]]:
         raise ToolError(f"{symbol}: the rendered kernel is not Python: {error} (mend its template)") from None
 
 
-def code_digest(text: str, *, symbol: str, options: Options, parameters: tuple[Parameter, ...]) -> str:
-    """Return the SHA-256 (hex) of a Triton kernel's meaning: tokens, options, and parameters with their promises.
+_CONTINUATION = re.compile(r"\\[ \t]*\r?\n")
+_CXX = re.compile(
+    r"""
+    (?P<silent>\s+ | //[^\n]* | /\*.*?\*/)
+  | (?P<directive>\#[^\n]*)
+  | (?P<raw>(?:u8|[uUL])?R")
+  | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*" | (?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
+  | (?P<number>\.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[0-9A-Za-z_.])*)
+  | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+  | (?P<operator><<=|>>=|<=>|->\*|\.\.\.|\#\#|::|->|\.\*|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%^&|]=|
+      [-+*%^&|~!=<>?:;,.(){}\[\]] | /(?!\*))
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_DIRECTIVES = ("pragma",)
+
+
+def cxx_tokens(text: str, *, symbol: str) -> Iterator[tuple[str, str]]:
+    """Yield kind and text of every preprocessing token of a CUDA kernel. Raises ToolError for text that is no C++.
+
+    Of directives only pragmas: what a macro would define is placed by the template, and a macro's meaning hangs on
+    white space. Raw strings are refused, since comments and line ends mean something in them.
+    """
+    spliced, at = _CONTINUATION.sub("", text), 0
+    while at < len(spliced):
+        found = _CXX.match(spliced, at)
+        kind = found.lastgroup if found is not None else None
+        line = spliced.count("\n", 0, at) + 1
+        if found is None or kind is None:
+            raise ToolError(f"{symbol}: line {line}: {spliced[at]!r} starts no token of C++ (mend its template)")
+        at = found.end()
+        match kind:
+            case "silent":
+                continue
+            case "raw":
+                raise ToolError(f"{symbol}: line {line}: a raw string in a kernel (write it with escapes)")
+            case "directive":
+                words = re.sub(r"//.*|/\*.*?\*/", " ", found.group()[1:]).split()
+                if not words or words[0] not in _DIRECTIVES:
+                    said = found.group().strip()
+                    raise ToolError(f"{symbol}: line {line}: `{said}` in a kernel (let the template place it)")
+                yield kind, " ".join(words)
+            case _:
+                yield kind, found.group()
+
+
+def code_digest(
+    text: str, *, symbol: str, options: Options, parameters: tuple[Parameter, ...], language: Language = "triton"
+) -> str:
+    """Return the SHA-256 (hex) of a kernel's meaning: tokens, options, and parameters with their promises.
 
     Every item is written as its length and its text, so that no two different kernels run into the same bytes.
     """
-    digest = hashlib.sha256(b"nkc.code/1 triton\n")
+    digest = hashlib.sha256(b"nkc.code/1 %s\n" % language.encode())
 
     def add(*items: object) -> None:
         for item in items:
@@ -52,7 +102,8 @@ def code_digest(text: str, *, symbol: str, options: Options, parameters: tuple[P
             digest.update(b"%d:%s;" % (len(raw), raw))
         digest.update(b"\n")
 
-    for kind, token in tokens(text, symbol=symbol):
+    read = cxx_tokens if language == "cuda" else tokens
+    for kind, token in read(text, symbol=symbol):
         add("token", kind, token)
     for name, value in sorted(options):
         add("option", name, type(value).__name__, value)

@@ -5,7 +5,7 @@ Every disagreement is a `Reason` of stage `object`; all are found, not only the 
 
 from typing import TYPE_CHECKING
 
-from nkc.emit.source import CodeObject, Parameter, Source
+from nkc.emit.source import CodeObject, Language, Parameter, Source
 from nkc.ir import targets
 from nkc.ir.contract import Contract
 from nkc.ir.target import Target
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from nkc.tactics.tactic import CodePattern, Tactic
 
-HIDDEN_POINTERS = ("global_scratch", "profile_scratch")
-"""What Triton appends to every kernel's parameters: two pointers, null while the object needs no memory behind them."""
+HIDDEN_POINTERS: dict[Language, tuple[str, ...]] = {"triton": ("global_scratch", "profile_scratch"), "cuda": ()}
+"""What a compiler appends to every kernel's parameters. Triton: two pointers, null while the object needs no memory."""
 
 _POINTER_BYTES = 8
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # CUtensorMap, by value
 
 
 def disagreement(predicate: str, field: str, wanted: object, actual: object) -> Reason:
@@ -27,12 +28,21 @@ def disagreement(predicate: str, field: str, wanted: object, actual: object) -> 
     return Reason(stage=StageName.OBJECT, predicate=predicate, field=field, wanted=str(wanted), actual=str(actual))
 
 
-def parameter_layout(parameters: tuple[Parameter, ...]) -> tuple[tuple[str, int, int], ...]:
+def _size(parameter: Parameter) -> int:
+    if parameter.type == "tensor_map":
+        return _MAP_BYTES
+    return _POINTER_BYTES if "*" in parameter.type else 4
+
+
+def parameter_layout(
+    parameters: tuple[Parameter, ...], language: Language = "triton"
+) -> tuple[tuple[str, int, int], ...]:
     """Return name, offset and size (bytes) of every parameter, hidden pointers included, each naturally aligned."""
     layout, offset = [], 0
-    sizes = [(item.name, _POINTER_BYTES if item.type.startswith("*") else 4) for item in parameters]
-    for name, size in [*sizes, *((name, _POINTER_BYTES) for name in HIDDEN_POINTERS)]:
-        offset = -(-offset // size) * size
+    sizes = [(item.name, _size(item)) for item in parameters]
+    for name, size in [*sizes, *((name, _POINTER_BYTES) for name in HIDDEN_POINTERS[language])]:
+        alignment = min(size, _MAP_ALIGNMENT)
+        offset = -(-offset // alignment) * alignment
         layout.append((name, offset, size))
         offset += size
     return tuple(layout)
@@ -52,7 +62,7 @@ def _identity(built: CodeObject, source: Source, contract: Contract, target: Tar
 
 
 def _arguments(built: CodeObject, source: Source) -> "Iterator[Reason]":
-    wanted = parameter_layout(source.parameters)
+    wanted = parameter_layout(source.parameters, source.language)
     found = [
         (item.offset, item.size) for item in built.resources.arguments if not (item.kind or "").startswith("hidden_")
     ]
@@ -115,6 +125,9 @@ def _guarantees(built: CodeObject, pattern: "CodePattern") -> "Iterator[Reason]"
         yield disagreement(
             "object_matrix_instructions", "$.numerics.accumulate", f"at least {pattern.at_least} of {allowed}", count
         )
+    fused = built.resources.fp32_fma
+    if pattern.fp32_fma and (fused or 0) < pattern.fp32_fma:
+        yield disagreement("object_fp32_fma", "$.numerics.accumulate", f"at least {pattern.fp32_fma} FFMA", fused or 0)
     if built.resources.denormals is False:
         yield disagreement("object_float_mode", "$.numerics.round", "to nearest even, denormals kept", "another mode")
 

@@ -39,7 +39,7 @@ def launch_record(
         object=object_name,
         sha256=sha256,
         symbol=built.symbol,
-        arguments=_arguments(contract, built),
+        arguments=_arguments(contract, tactic, built),
         kernarg_bytes=built.resources.kernarg_bytes,
         grid=contract.launch.grid,
         block=contract.launch.block,
@@ -51,22 +51,25 @@ def launch_record(
     )
 
 
-def _arguments(contract: Contract, built: CodeObject) -> tuple[LaunchArgument, ...]:
+def _arguments(contract: Contract, tactic: Tactic, built: CodeObject) -> tuple[LaunchArgument, ...]:
     """Visible arguments in the contract's order, then what the toolchain appended."""
     visible = contract.arguments or ()
     placed = built.resources.arguments
     listed = []
     for argument, place in zip(visible, placed, strict=False):
         pointer = argument.type.startswith("ptr<")
+        tensor_map = tactic.kernel.tensor_maps.get(argument.name)
+        kind = ArgumentKind.POINTER if pointer else ArgumentKind.INT32
         listed.append(
             LaunchArgument(
                 name=argument.name,
-                kind=ArgumentKind.POINTER if pointer else ArgumentKind.INT32,
+                kind=kind if tensor_map is None else ArgumentKind.TENSOR_MAP,
                 offset=place.offset,
                 size=place.size,
                 dtype=DType(argument.type[4:-1]) if pointer else None,
                 access=argument.access if pointer else None,
                 dim=None if pointer else argument.name,
+                tensor_map=tensor_map,
             )
         )
     for index, place in enumerate(placed[len(visible) :]):

@@ -26,12 +26,17 @@ def book() -> Book:
     return Book(digests=code_digests, toolchain=installed_toolchain, tuning=tuning())
 
 
-def installed_toolchain() -> str | None:
-    """Return the compiler that a build here would use, as records name it; None where none is installed."""
+_PACKAGES = {"triton": ("triton", "triton"), "cuda": ("nvrtc", "nvidia-cuda-nvrtc")}
+"""Language to its compiler's name in records, and the package that brings it."""
+
+
+def installed_toolchain(tactic: Tactic) -> str | None:
+    """Return the compiler that a build of this tactic would use here, as records name it; None where there is none."""
     from importlib.metadata import PackageNotFoundError, version
 
+    name, package = _PACKAGES[tactic.kernel.language]
     try:
-        return f"triton {version('triton')}"
+        return f"{name} {version(package)}"
     except PackageNotFoundError:
         return None
 

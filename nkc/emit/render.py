@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nkc.emit import templates
 from nkc.emit.digest import code_digest
-from nkc.emit.source import Options, Parameter, Source
+from nkc.emit.source import Language, Options, Parameter, Source
 from nkc.ir.contract import Argument, DType
 from nkc.ir.errors import ToolError
 
@@ -24,17 +24,32 @@ TRITON_TYPES = {
 }
 """Element types as Triton spells them. fp8e4nv is OCP e4m3fn."""
 
+CUDA_TYPES = {
+    DType.BF16: "unsigned short",
+    DType.FP16: "unsigned short",
+    DType.FP32: "float",
+    DType.FP8_E4M3: "unsigned char",
+    DType.INT32: "int",
+}
+"""Element types as a kernel in C++ without headers holds them: the bits of what it has no type for."""
+
 
 def parameter(argument: Argument, tactic: "Tactic") -> Parameter:
     """Return one visible argument as the kernel's parameter, with the promises that the code is compiled on."""
+    kernel = tactic.kernel
+    cuda = kernel.language == "cuda"
     if argument.type == "int32":
-        return Parameter(name=argument.name, type="i32")
+        return Parameter(name=argument.name, type="int" if cuda else "i32")
     dtype = DType(argument.type.removeprefix("ptr<").removesuffix(">"))
+    if argument.name in kernel.tensor_maps:
+        kind = "tensor_map"
+    else:
+        kind = f"{CUDA_TYPES[dtype]}*" if cuda else f"*{TRITON_TYPES[dtype]}"
     return Parameter(
         name=argument.name,
-        type=f"*{TRITON_TYPES[dtype]}",
+        type=kind,
         divisible_by=tactic.promised_alignment(argument.name),
-        range_bits=tactic.kernel.pointer_range_bits,
+        range_bits=kernel.pointer_range_bits,
     )
 
 
@@ -58,6 +73,7 @@ def source(
     *,
     parameters: tuple[Parameter, ...],
     options: Options,
+    language: Language = "triton",
     root: Path | None = None,
 ) -> Source:
     """Return the source made from a template: its text, what it means, and the files it is made of.
@@ -73,10 +89,10 @@ def source(
     files = closure(texts)
     text = place(name, texts, constants)
     return Source(
-        language="triton",
+        language=language,
         text=text,
         symbol=symbol,
-        digest=code_digest(text, symbol=symbol, options=options, parameters=parameters),
+        digest=code_digest(text, symbol=symbol, options=options, parameters=parameters, language=language),
         closure=files,
         closure_digest=closure_digest(files),
         parameters=parameters,
@@ -93,4 +109,5 @@ def render(lowered: "Lowered") -> Source:
         tactic.kernel.constants(contract, tactic),
         parameters=tuple(parameter(argument, tactic) for argument in contract.arguments),
         options=tuple(sorted(tactic.kernel.options.items())),
+        language=tactic.kernel.language,
     )

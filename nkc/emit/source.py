@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from nkc.emit.inspect.resources import Resources
 
+Language: TypeAlias = Literal["triton", "cuda"]
 OptionValue: TypeAlias = bool | int | str
 Options: TypeAlias = tuple[tuple[str, OptionValue], ...]
 
@@ -14,7 +15,8 @@ Options: TypeAlias = tuple[tuple[str, OptionValue], ...]
 class Parameter:
     """One visible kernel parameter and the promises compiled into the code, which a launcher has to check.
 
-    type: the language's own (`*fp8e4nv`, `i32`). divisible_by: bytes for a pointer, the value itself for an integer.
+    type: the language's own (`*fp8e4nv`, `i32`; `float*`, `int`), or `tensor_map` for one that is passed by value.
+    divisible_by: bytes for a pointer, the value itself for an integer.
     range_bits: the tensor's bytes are addressed with that many bits; None where the code assumes nothing.
     """
 
@@ -40,7 +42,7 @@ class Source:
     options: those that shape the code, by name, sorted.
     """
 
-    language: Literal["triton"]
+    language: Language
     text: str
     symbol: str
     digest: str

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _JINJA = ("{%", "%}", "{{", "}}", "{#", "#}")
-_DELIMITERS = {"cuda": ("<%", "%>", "<<", ">>", "<#", "#>")}
-"""Block, variable and comment delimiters by folder; jinja2's own elsewhere (C++ nests braces)."""
+_DELIMITERS = {"cuda": ("<%", "%>", "<$", "$>", "<#", "#>")}
+"""Block, variable and comment delimiters by folder; jinja2's own elsewhere (C++ and PTX nest braces)."""
 
 
 def root() -> Path:

@@ -161,15 +161,16 @@ class Book:
     """What the evidence says of tactics.
 
     digests: renders a tactic's proofs where the index no longer can tell; without it, evidence whose files have
-    changed is stale, and counts for nothing until it is looked at again. toolchain: says which compiler is installed,
-    as records name it (`triton 3.9.0`), or None; asked only where there are records. tuning: the tables of ranks.
+    changed is stale, and counts for nothing until it is looked at again. toolchain: says which compiler of a tactic's
+    language is installed, as records name it (`triton 3.9.0`), or None; asked only where there are records. tuning: the
+    tables of ranks.
     """
 
     def __init__(
         self,
         *,
         digests: Digests | None = None,
-        toolchain: Callable[[], str | None] = lambda: None,
+        toolchain: Callable[[Tactic], str | None] = lambda _: None,
         folder: Path | None = None,
         tuning: Tuning | None = None,
     ) -> None:
@@ -213,10 +214,10 @@ class Book:
         if not checks:
             return False
         digests = self.proof_digests(tactic) or {}
-        return any(proves(check, digests) for check in self._admitted(checks, strict=strict))
+        return any(proves(check, digests) for check in self._admitted(tactic, checks, strict=strict))
 
-    def _admitted(self, checks: Iterable[Check], *, strict: bool) -> tuple[Check, ...]:
-        installed = self._toolchain() if strict else None
+    def _admitted(self, tactic: Tactic, checks: Iterable[Check], *, strict: bool) -> tuple[Check, ...]:
+        installed = self._toolchain(tactic) if strict else None
         return tuple(check for check in checks if not strict or check.toolchain == installed)
 
     def _stands(self, tactic: Tactic, *, strict: bool) -> Standing:
@@ -227,10 +228,10 @@ class Book:
         if not recorded:
             needs = f"no evidence ({_remedy(tactic)})"
             return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
-        checks = self._admitted(recorded, strict=strict)
+        checks = self._admitted(tactic, recorded, strict=strict)
         if not checks:
             named = ", ".join(sorted({check.toolchain for check in recorded}))
-            here = self._toolchain() or "no toolchain"
+            here = self._toolchain(tactic) or "no toolchain"
             needs = f"records of {named}, and here is {here} ({_remedy(tactic)})"
             return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
         digests = self.proof_digests(tactic)
@@ -238,7 +239,7 @@ class Book:
             needs = f"its kernel's files have changed ({_remedy(tactic)})"
             return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
         standing = _weigh(tactic, checks, digests)
-        installed = self._toolchain()
+        installed = self._toolchain(tactic)
         foreign = tuple(name for name in standing.toolchains if installed is not None and name != installed)
         return msgspec.structs.replace(standing, foreign=foreign)
 

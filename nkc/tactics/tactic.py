@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from nkc.ir.contract import Accumulate, Combine, Contract, Maturity, Reduce, Schedule
+from nkc.ir.launch import TensorMap
 from nkc.tactics.addressing import Aligned
 from nkc.tactics.hardware import IsTarget
 from nkc.tactics.predicate import Declares, Predicate
@@ -24,11 +26,13 @@ class Guarantees:
 class CodePattern:
     """What the object's instructions must show for a guarantee to be believed.
 
-    matrix: the only matrix instructions that may occur, each by the start of its mnemonic. at_least: how many.
+    matrix: the only matrix instructions that may occur, each by the start of its mnemonic; none: no matrix unit at all.
+    at_least: how many. fp32_fma: as many fused multiply-adds of fp32 vectors at least; 0 does not look for them.
     """
 
     matrix: tuple[str, ...]
     at_least: int = 1
+    fp32_fma: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,7 @@ class Kernel:
 
     constants: what the template places, computed for one lowered contract. options: of the toolchain, all explicit.
     decided_by: files, beside those of every kernel, the operation and the tactic's folder, that can move the code.
+    tensor_maps: arguments that the kernel takes as tensor maps by value, and how each is made.
     """
 
     template: str
@@ -45,6 +50,12 @@ class Kernel:
     pattern: CodePattern
     pointer_range_bits: int | None = None
     decided_by: tuple[str, ...] = ()
+    tensor_maps: Mapping[str, TensorMap] = field(default_factory=dict)
+
+    @property
+    def language(self) -> Literal["triton", "cuda"]:
+        """Return what the template is written in, which its folder says, and so which compiler reads it."""
+        return "cuda" if self.template.startswith("cuda/") else "triton"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +65,7 @@ class Tactic:
     rank: lower is tried first; a committed tuning row goes before any rank. claim: the maturity it claims, capped by
     evidence. requires: every condition beside target and declared constants, which are asked of every tactic.
     lower: fills in schedule, grid, block, workspace and arguments of a contract that the predicates admit.
-    proofs: the small contracts on which the tactic is proven. geometry: how the name ends where no tile says it.
+    proofs: the small contracts on which the tactic is proven. geometry: how the name ends where it spells no tile out.
     """
 
     name: str
@@ -87,7 +98,7 @@ class Tactic:
     def family(self) -> str:
         """The name without its tile and what follows it: `gfx950.dense.fp8_mfma`."""
         tile = self.schedule.tile
-        if tile is None:
+        if tile is None or self.geometry:
             return self.name.removesuffix(f"_{self.geometry}")
         return self.name.partition(f"_{'x'.join(map(str, tile))}")[0]
 

@@ -14,12 +14,13 @@ from nkc.emit.inspect import Resources, gfx9, inspect
 from nkc.emit.inspect.elf import read_elf
 from nkc.emit.render import render
 from nkc.emit.source import CodeObject
-from nkc.emit.toolchains.triton import TritonToolchain
+from nkc.emit.toolchains.by_language import Toolchains
 from nkc.ir import targets
 from nkc.ir.contract import Contract
 from nkc.ir.frozen import FrozenMap
 from nkc.tactics import Tactic, tactics_of
 from nkc.tactics.tactic import Lowered
+from tests.fixtures.toolchain import nvrtc_is_installed
 
 pytestmark = pytest.mark.toolchain
 
@@ -27,22 +28,24 @@ TACTICS = tactics_of("dense")
 
 
 @pytest.fixture(scope="module")
-def toolchain() -> Iterator[TritonToolchain]:
-    with TritonToolchain() as running:
+def toolchain() -> Iterator[Toolchains]:
+    with Toolchains() as running:
         yield running
 
 
 def production(tactic: Tactic) -> Contract:
     """Return N=576, K=7168 at the largest m up to 1000 that the tactic admits, with a partial last row of tiles."""
     base = tactic.proofs(tactic)[0]
-    for m in (1000, 250, 60, 30, 14):
+    for m in (1000, 250, 60, 30, 14, 1):
         contract = msgspec.structs.replace(base, shape=FrozenMap({"m": m, "n": 576, "k": 7168}))
         if all(predicate.check(contract) is None for predicate in tactic.predicates):
             return contract
     raise AssertionError(f"{tactic.name} admits none of them")
 
 
-def compiled(toolchain: TritonToolchain, tactic: Tactic, contract: Contract) -> tuple[CodeObject, list[str]]:
+def compiled(toolchain: Toolchains, tactic: Tactic, contract: Contract) -> tuple[CodeObject, list[str]]:
+    if tactic.kernel.language == "cuda" and not nvrtc_is_installed():
+        pytest.skip("NVRTC is not installed (pip install 'nkc[nvrtc]')")
     lowered = tactic.lower(contract, tactic)
     source = render(Lowered(contract=lowered, tactic=tactic))
     built = toolchain.compile(source, targets.get(tactic.target))
@@ -50,7 +53,7 @@ def compiled(toolchain: TritonToolchain, tactic: Tactic, contract: Contract) -> 
 
 
 @pytest.mark.parametrize("tactic", TACTICS, ids=[tactic.name for tactic in TACTICS])
-def test_a_production_shape_builds_without_a_spill(toolchain: TritonToolchain, tactic: Tactic) -> None:
+def test_a_production_shape_builds_without_a_spill(toolchain: Toolchains, tactic: Tactic) -> None:
     built, disagreements = compiled(toolchain, tactic, production(tactic))
     assert disagreements == []
     assert built.resources.scratch_bytes == 0
@@ -61,13 +64,15 @@ def test_a_production_shape_builds_without_a_spill(toolchain: TritonToolchain, t
         assert count_instructions(built) == listed_instructions(dict(built.intermediates)["amdgcn"])
     else:
         assert built.resources.isa == "sm_90a"
-        assert matrix(built.resources) == listed_mma(built.data)
+        listing = listed(built.data)
+        assert matrix(built.resources) == matrix_listed(listing)
+        assert built.resources.fp32_fma == len(re.findall(INSTRUCTION.format("FFMA"), listing))
     assert not re.search(rb"/(?:tmp|root|home|usr|work)/", built.data)
     assert "/tmp/" not in texts
 
 
 @pytest.mark.parametrize("tactic", TACTICS, ids=[tactic.name for tactic in TACTICS])
-def test_short_loops_build_without_a_spill_too(toolchain: TritonToolchain, tactic: Tactic) -> None:
+def test_short_loops_build_without_a_spill_too(toolchain: Toolchains, tactic: Tactic) -> None:
     """Compilers unroll short loops whole; registers then run out at some K that no production shape has."""
     for contract in tactic.proofs(tactic)[1:3]:
         assert compiled(toolchain, tactic, contract)[1] == []
@@ -94,7 +99,7 @@ def listed_instructions(listing: str) -> int:
 def count_instructions(built: CodeObject) -> int:
     """Return how many instructions the object has after its preamble."""
     elf = read_elf(built.data, "x")
-    code = elf.contents(next(symbol for symbol in elf.symbols() if symbol.name == built.symbol))
+    code = elf.contents(next(symbol for symbol in elf.symbols if symbol.name == built.symbol))
     return sum(1 for _ in gfx9.instructions(code[PREAMBLE_BYTES:]))
 
 
@@ -104,15 +109,27 @@ def disassembler() -> Path:
     return Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
+INSTRUCTION = r"\*/\s+(?:@!?U?P\d\s+)?({})\b"
+
+
 def listed_mma(cubin: bytes) -> Counter[str]:
     """Count matrix instructions in nvdisasm's listing."""
+    return matrix_listed(listed(cubin))
+
+
+def matrix_listed(listing: str) -> Counter[str]:
+    return Counter(re.findall(INSTRUCTION.format(r"\w*MMA"), listing))
+
+
+def listed(cubin: bytes) -> str:
+    """Return nvdisasm's listing."""
     import tempfile
 
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         run = subprocess.run([disassembler() / "nvdisasm", "-c", file.name], capture_output=True, text=True, check=True)
-    return Counter(re.findall(r"\*/\s+(?:@!?U?P\d\s+)?(\w*MMA)\b", run.stdout))
+    return run.stdout
 
 
 OTHER = """import triton
@@ -144,7 +161,7 @@ def other(a, b, out):
     ],
 )
 def test_every_opcode_of_the_table_is_what_nvdisasm_calls_it(
-    toolchain: TritonToolchain, arch: str, rows: int, operand: str, out: str, mnemonic: str
+    toolchain: Toolchains, arch: str, rows: int, operand: str, out: str, mnemonic: str
 ) -> None:
     from nkc.emit.source import Parameter, Source
 
@@ -167,7 +184,7 @@ def test_every_opcode_of_the_table_is_what_nvdisasm_calls_it(
     assert built.resources.isa == targets.get(arch).isa
 
 
-def test_registers_and_stack_are_what_cuobjdump_says(toolchain: TritonToolchain, tmp_path: Path) -> None:
+def test_registers_and_stack_are_what_cuobjdump_says(toolchain: Toolchains, tmp_path: Path) -> None:
     tactic = next(tactic for tactic in TACTICS if tactic.target == "sm_90")
     built, _ = compiled(toolchain, tactic, production(tactic))
     place = tmp_path / "kernel.cubin"

@@ -123,7 +123,7 @@ def test_a_constant_or_an_instruction_moves_the_digest(root: Path) -> None:
 
 
 def test_cuda_templates_have_delimiters_that_leave_braces_alone(root: Path) -> None:
-    texts = {"cuda/kernel.cu.j2": "int a[] = {{1}, {<< k >>}}; <% if k %>// {% raw %}<% endif %>\n"}
+    texts = {"cuda/kernel.cu.j2": "int a[] = {{1}, {<$ k $>}}; <% if k %>// {% raw %}<% endif %>\n"}
     assert render.place("cuda/kernel.cu.j2", texts, {"k": 7}) == "int a[] = {{1}, {7}}; // {% raw %}"
 
 

@@ -14,7 +14,8 @@ from nkc.tactics import Tactic, tactics_of
 from nkc.tactics.tactic import Lowered
 
 TACTICS = tactics_of("dense")
-NAMES = [tactic.name for tactic in TACTICS]
+TRITON = [tactic for tactic in TACTICS if tactic.kernel.language == "triton"]
+CUDA = [tactic for tactic in TACTICS if tactic.kernel.language == "cuda"]
 SCALED = [tactic for tactic in TACTICS if tactic.kernel.template == "triton/dense_fp8_block.py.j2"]
 SCALED_NAMES = [tactic.name for tactic in SCALED]
 WHOLE = next(tactic for tactic in SCALED if tactic.schedule.split_k == 1)
@@ -32,7 +33,7 @@ def rendered(tactic: Tactic, contract: Contract) -> Source:
     return render(Lowered(contract=tactic.lower(contract, tactic), tactic=tactic))
 
 
-@pytest.mark.parametrize("tactic", TACTICS, ids=NAMES)
+@pytest.mark.parametrize("tactic", TRITON, ids=lambda tactic: tactic.name)
 def test_every_proof_renders_to_a_kernel_without_decisions_left(tactic: Tactic) -> None:
     for contract in tactic.proofs(tactic):
         source = rendered(tactic, contract)
@@ -43,6 +44,20 @@ def test_every_proof_renders_to_a_kernel_without_decisions_left(tactic: Tactic) 
         assert not re.search(r"constexpr|\{\{|\{%|maximum|allow_tf32|where", source.text)
         assert dict(source.options)["enable_fp_fusion"] is False
         assert dict(source.options)["num_warps"] == tactic.schedule.waves
+
+
+@pytest.mark.parametrize("tactic", CUDA, ids=lambda tactic: tactic.name)
+def test_every_proof_of_a_kernel_in_cxx_declares_what_a_launch_passes(tactic: Tactic) -> None:
+    for contract in tactic.proofs(tactic):
+        source = rendered(tactic, contract)
+        declared = re.search(rf"{source.symbol}\(([^)]*)\)", source.text)
+        assert declared is not None
+        names = [re.split(r"[ *]+", parameter.strip())[-1] for parameter in declared.group(1).split(",")]
+        assert names == [item.name for item in source.parameters]
+        assert f"__launch_bounds__({32 * (tactic.schedule.waves or 0)}" in source.text
+        assert not re.search(r"<[$%#]|[$%#]>|\bif constexpr\b|\btemplate\b", source.text)
+        assert source.language == "cuda"
+        assert dict(source.options)["fmad"] is False
 
 
 @pytest.mark.parametrize("tactic", SCALED, ids=SCALED_NAMES)
@@ -129,7 +144,7 @@ def order(text: str, programs: int) -> list[tuple[int, int, int]]:
     return tiles
 
 
-@pytest.mark.parametrize("tactic", TACTICS, ids=NAMES)
+@pytest.mark.parametrize("tactic", TRITON, ids=lambda tactic: tactic.name)
 @pytest.mark.parametrize(("m", "n"), [(1, 576), (100, 2112), (1000, 448), (3000, 1280)])
 def test_every_tile_and_piece_has_exactly_one_workgroup(tactic: Tactic, m: int, n: int) -> None:
     contract = tactic.lower(changed(tactic.proofs(tactic)[0], m=m, n=n), tactic)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from nkc.emit.source import Parameter, Source
-from nkc.emit.toolchains.triton import TritonToolchain, useful_lines
+from nkc.emit.toolchains.child import useful_lines
+from nkc.emit.toolchains.triton import TritonToolchain
 from nkc.ir import targets
 from nkc.ir.errors import ToolError
 

@@ -36,7 +36,7 @@ def book(folder, checks, *, claim=Maturity.VERIFIED, digests=DIGESTS, installed=
     sheet = tactic(claim=claim)
     folder.mkdir(exist_ok=True)
     (folder / f"{sheet.name}.json").write_bytes(msgspec.json.encode(Records(tactic=sheet.name, checks=tuple(checks))))
-    return Book(digests=lambda _: digests, toolchain=lambda: installed, folder=folder), sheet
+    return Book(digests=lambda _: digests, toolchain=lambda _: installed, folder=folder), sheet
 
 
 def test_without_records_a_claim_counts_for_nothing(tmp_path) -> None:

@@ -59,10 +59,10 @@ class Bench:
         files = gather.contract_files([path for path in self._paths if not gather.is_built(path)])
         if files:
             from nkc import api
-            from nkc.emit.toolchains.triton import TritonToolchain
+            from nkc.emit.toolchains.by_language import Toolchains
 
             inputs = api.read_all([str(path) for path in files])
-            with TritonToolchain() as toolchain, _progress("compiling", None) as done:
+            with Toolchains() as toolchain, _progress("compiling", None) as done:
                 problems = gather.build_all(inputs, place, toolchain, every=self._every, done=done)
             for problem in problems:
                 click.echo(problem, err=True)

@@ -51,7 +51,7 @@ class Session:
         self._stack.close()
 
     def _gather(self, place: Path) -> Iterator[Subject]:
-        from nkc.emit.toolchains.triton import TritonToolchain
+        from nkc.emit.toolchains.by_language import Toolchains
         from nkc.tactics.select import Policy
 
         for path in self._paths:
@@ -64,7 +64,7 @@ class Session:
         from nkc import api
 
         inputs = api.read_all([str(path) for path in files])
-        with TritonToolchain() as toolchain:
+        with Toolchains() as toolchain:
             if inputs:
                 policy = Policy(allow_experimental=True)
                 yield from gather.build_contracts(inputs, place / "contracts", toolchain, policy)

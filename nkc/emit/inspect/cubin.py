@@ -125,4 +125,5 @@ def read_cubin(elf: Elf) -> Resources:
         denormals=None,
         elf_flags=elf.flags,
         matrix=tuple(MatrixUse(mnemonic=name, count=count) for name, count in sorted(matrix.items())),
+        fp32_fma=sass.fp32_fma_count(text.data),
     )

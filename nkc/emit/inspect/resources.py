@@ -56,6 +56,7 @@ class Resources(_Record, frozen=True):
         instruction says it for itself (CUDA).
     elf_flags: e_flags of the ELF header.
     matrix: matrix instructions, by mnemonic.
+    fp32_fma: fused multiply-adds of fp32 vectors in the code; CUDA only.
     """
 
     container: str
@@ -75,6 +76,7 @@ class Resources(_Record, frozen=True):
     denormals: bool | None
     elf_flags: int
     matrix: tuple[MatrixUse, ...]
+    fp32_fma: int | None = None
 
     def matrix_count(self, prefix: str) -> int:
         """Return how many matrix instructions begin with a prefix."""

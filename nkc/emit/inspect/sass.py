@@ -1,7 +1,8 @@
-"""Finding matrix instructions in CUDA machine code: 16 bytes each since sm_70, the opcode in the lowest nine bits."""
+"""Finding arithmetic in CUDA machine code: instructions of 16 bytes since sm_70, the opcode in the lowest nine bits."""
 
 import struct
 from collections import Counter
+from collections.abc import Iterator
 
 MATRIX = {
     0x037: "IMMA",
@@ -15,8 +16,19 @@ MATRIX = {
 }
 """Opcode to mnemonic. Source: nvdisasm's listing of kernels compiled for the purpose, which a test repeats."""
 
+FP32_FMA = 0x023
+"""FFMA, whatever the kinds of its operands. Source: the same."""
+
 
 def matrix_counts(code: bytes) -> Counter[str]:
     """Count the matrix instructions of a kernel's code by mnemonic, shapes and types left out."""
-    opcodes = (low & 0x1FF for low, _ in struct.iter_unpack("<QQ", code[: len(code) // 16 * 16]))
-    return Counter(MATRIX[opcode] for opcode in opcodes if opcode in MATRIX)
+    return Counter(MATRIX[opcode] for opcode in _opcodes(code) if opcode in MATRIX)
+
+
+def fp32_fma_count(code: bytes) -> int:
+    """Count the fused multiply-adds of fp32 vectors."""
+    return sum(opcode == FP32_FMA for opcode in _opcodes(code))
+
+
+def _opcodes(code: bytes) -> Iterator[int]:
+    return (low & 0x1FF for low, _ in struct.iter_unpack("<QQ", code[: len(code) // 16 * 16]))

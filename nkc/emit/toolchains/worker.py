@@ -1,8 +1,9 @@
-"""The child's side of the Triton toolchain: compiles one source after another for targets that need no device.
+"""The child's side of every toolchain: compiles one source after another for targets that need no device.
 
 Runs as a script in an isolated interpreter (`-I -S`) with an empty environment, so it imports nothing of nkc: the
-parent hands over its module path, then msgpack frames on stdin. Files go to the scratch folder that the parent made.
-The protocol: a `Hello` once, then one `Reply` per `Request`, each behind a 4-byte little-endian length.
+parent names the compiler's module by its file and hands over its module path, then msgpack frames on stdin. Files go
+to the scratch folder that the parent made. The protocol: a `Hello` once, then one `Reply` per `Request`, each behind a
+4-byte little-endian length.
 """
 
 import os
@@ -10,39 +11,35 @@ import shutil
 import sys
 
 if __name__ == "__main__":
-    sys.path.extend(path for path in sys.argv[2:] if path not in sys.path)
+    sys.path.extend(path for path in sys.argv[3:] if path not in sys.path)
 
+import importlib.util
 import struct
-from typing import IO, Any, TypeVar
+from collections.abc import Mapping
+from typing import IO, Any, Protocol, TypeVar, cast
 
 import msgspec
-
-KERNEL_FILE = "<kernel>"
-"""The file name that the compiler sees: the same for every kernel and machine."""
-
-
-_SCRATCH = ("global_scratch_size", "profile_scratch_size")  # not every version says both for every target
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One kernel to compile.
 
-    signature: parameter name to Triton type, in order. attributes: per parameter, pairs that Triton takes as promises.
-    backend, arch, wave: the explicit target. options: passed on as they are.
+    signature: parameter name to the language's type, in order. attributes: per parameter, pairs that Triton takes as
+    promises. backend, arch, wave: the explicit target, as the compiler names it. options: those of the source.
     """
 
     text: str
     symbol: str
-    signature: tuple[tuple[str, str], ...]
-    attributes: tuple[tuple[tuple[str, int], ...], ...]
-    backend: str
     arch: str | int
-    wave: int
     options: dict[str, bool | int | str]
+    signature: tuple[tuple[str, str], ...] = ()
+    attributes: tuple[tuple[tuple[str, int], ...], ...] = ()
+    backend: str = ""
+    wave: int = 0
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What became of a request: an object with its texts, or an error in the compiler's words."""
+    """What became of a request: an object with its texts and the compiler's log, or an error in its words."""
 
     data: bytes = b""
     kind: str = ""
@@ -51,6 +48,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     lds_bytes: int = 0
     scratch_bytes: int = 0
     texts: dict[str, str] = {}
+    log: str = ""
     error: str = ""
 
 
@@ -59,6 +57,19 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     version: str = ""
     error: str = ""
+
+
+class Compiler(Protocol):
+    """What a compiler's module offers; it imports nothing of nkc either."""
+
+    def environment(self, scratch: str) -> Mapping[str, str]:
+        """Return the environment that the compiler is loaded in."""
+
+    def load(self) -> str:
+        """Load the compiler and return its version. May raise anything."""
+
+    def compile_kernel(self, request: Request) -> Mapping[str, Any]:
+        """Compile one kernel and return the fields of its `Reply`. May raise anything."""
 
 
 Message = TypeVar("Message", Request, Reply, Hello)
@@ -81,63 +92,22 @@ def read_frame(stream: IO[bytes], kind: type[Message]) -> Message | None:
     return msgspec.msgpack.decode(body, type=kind) if len(body) == size else None
 
 
-def prepare(scratch: str) -> None:
-    """Point everything that writes files at the scratch folder, and fix what Triton reads from its environment."""
+def prepare(scratch: str, environment: Mapping[str, str]) -> None:
+    """Point whatever writes files at the scratch folder, and fix what the compiler reads from its environment."""
     import tempfile
 
     tempfile.tempdir = scratch
-    os.environ.update(
-        HOME=scratch,  # Triton expands ~ while it is imported, and not every user has a home
-        TRITON_HOME=scratch,
-        TRITON_CACHE_DIR=os.path.join(scratch, "cache"),
-        TRITON_DISABLE_LINE_INFO="1",  # line info puts paths into objects
-        TRITON_DEFAULT_FP_FUSION="0",
-    )
+    os.environ.update(HOME=scratch, **environment)  # some expand ~ while they are imported, and not every user has one
 
 
-def spare_cache_key() -> None:
-    """Spare Triton the hash over all its files, a third of a second: our cache is empty, private and thrown away.
-
-    Where a version of Triton keeps its key elsewhere, it is computed as ever.
-    """
-    from triton.runtime import cache
-
-    if hasattr(cache, "triton_key"):
-        cache.triton_key = lambda: "nkc"
-
-
-def compile_kernel(request: Request) -> Reply:
-    """Compile one kernel for its explicit target."""
-    import linecache
-
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    # Triton reads a kernel's source back through `inspect`; this is where that looks for text that has no file.
-    lines = request.text.splitlines(keepends=True)
-    linecache.cache[KERNEL_FILE] = (len(request.text), None, lines, KERNEL_FILE)
-    namespace: dict[str, Any] = {"__name__": "kernel"}
-    exec(compile(request.text, KERNEL_FILE, "exec"), namespace)
-    source = ASTSource(
-        namespace[request.symbol],
-        dict(request.signature),
-        {},
-        {(index,): [list(pair) for pair in pairs] for index, pairs in enumerate(request.attributes) if pairs},
-    )
-    target = GPUTarget(request.backend, request.arch, request.wave)
-    built = triton.compile(source, target=target, options=dict(request.options))
-    kind = "hsaco" if request.backend == "hip" else "cubin"
-    metadata = built.metadata
-    return Reply(
-        data=built.asm[kind],
-        kind=kind,
-        symbol=metadata.name,
-        waves=metadata.num_warps,
-        lds_bytes=metadata.shared,
-        scratch_bytes=sum(getattr(metadata, name, None) or 0 for name in _SCRATCH),
-        texts={name: text for name, text in built.asm.items() if isinstance(text, str) and name != "source"},
-    )
+def _compiler(file: str) -> Compiler:
+    """Return a compiler's module from its file. Its folder is not searched: a module there is named like Triton."""
+    spec = importlib.util.spec_from_file_location("compiler", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return cast("Compiler", module)
 
 
 def _explain(error: BaseException) -> str:
@@ -150,23 +120,21 @@ def _explain(error: BaseException) -> str:
     return "\n".join(words)
 
 
-def main(scratch: str) -> None:
+def main(scratch: str, file: str) -> None:
     """Serve requests until stdin ends. fd 1 is kept for frames; whatever prints goes to fd 2."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    prepare(scratch)
     try:
-        import triton
-        import triton.compiler
-
-        spare_cache_key()
+        compiler = _compiler(file)
+        prepare(scratch, compiler.environment(scratch))
+        version = compiler.load()
     except Exception as error:  # a toolchain that cannot be loaded has to say so, whatever it raises
         write_frame(replies, Hello(error=_explain(error)))
         return
-    write_frame(replies, Hello(version=triton.__version__))
+    write_frame(replies, Hello(version=version))
     while (request := read_frame(sys.stdin.buffer, Request)) is not None:
         try:
-            reply = compile_kernel(request)
+            reply = Reply(**compiler.compile_kernel(request))
         except Exception as error:  # compilers raise anything; the parent turns it into one kind of error
             reply = Reply(error=_explain(error))
         write_frame(replies, reply)
@@ -174,4 +142,4 @@ def main(scratch: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nkc.emit import render
-from nkc.emit.toolchains.triton import module_path, useful_lines
+from nkc.emit.toolchains.child import module_path, useful_lines
 from nkc.ir.contract import Access, Contract, DType, WorkspaceInit
 from nkc.ir.errors import ToolError
 from nkc.ir.frozen import FrozenMap
