@@ -18,11 +18,15 @@ class ObjectError(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One section. size: bytes, also of one without contents (`.bss`-like), whose data is empty. note: holds notes."""
+    """One section. size: bytes, also of one without contents (`.bss`-like), whose data is empty. note: holds notes.
+
+    address: when loaded. offset: in the file.
+    """
 
     name: str
     note: bool
     address: int
+    offset: int
     size: int
     link: int
     info: int
@@ -129,6 +133,7 @@ def _section(section: "ElfSection", file_bytes: int) -> Section:
         name=section.name,
         note=header["sh_type"] == "SHT_NOTE",
         address=header["sh_addr"],
+        offset=header["sh_offset"],
         size=header["sh_size"],
         link=header["sh_link"],
         info=header["sh_info"],

@@ -13,10 +13,12 @@ from nkc.ir.contract import WorkspaceInit
 from nkc.ir.errors import ToolError
 from nkc.ir.launch import ArgumentKind, Launch
 from nkc.verify.engine import Answer, EngineName, Run
-from nkc.verify.gfx950 import DecodeError, LaunchError, MissingFeatureError, ObjectError
+from nkc.verify.gfx950.code_object import ObjectError
 from nkc.verify.gfx950.emulate import EmulationReport, emulate, emulate_both_policies
-from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchSpec
+from nkc.verify.gfx950.instruction import DecodeError
+from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchError, LaunchSpec
 from nkc.verify.gfx950.mfma import MfmaModel
+from nkc.verify.gfx950.operands import MissingFeatureError
 from nkc.verify.memory import POISON, Bits, Tensor
 from nkc.verify.oracles.matrix_unit import MatrixUnit
 from nkc.verify.subject import Subject, tactic_of

@@ -3,13 +3,13 @@
 Source of the layouts: LLVM's "User Guide for AMDGPU Backend", code object v5, kernel descriptor and metadata.
 """
 
-import io
 import struct
 from dataclasses import dataclass
 
 import msgspec
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
+
+from nkc.emit.inspect import elf
+from nkc.emit.inspect.elf import read_elf
 
 EM_AMDGPU = 224
 EF_GFX950 = 0x4F
@@ -123,68 +123,55 @@ def read_code_object(data: bytes, symbol: str | None = None) -> CodeObject:
     Errors: `ObjectError` saying what is missing or not gfx950.
     """
     try:
-        elf = ELFFile(io.BytesIO(data))
-        return _read(data, elf, symbol)
-    except (ELFError, struct.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return _read(data, read_elf(data, "object"), symbol)
+    except (elf.ObjectError, struct.error, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ObjectError(f"not a readable AMDGPU code object: {error}") from None
 
 
-def _read(data: bytes, elf: ELFFile, symbol: str | None) -> CodeObject:
-    flags = int(elf["e_flags"])
-    if elf["e_machine"] not in ("EM_AMDGPU", EM_AMDGPU) or flags & 0xFF != EF_GFX950:
+def _read(data: bytes, file: elf.Elf, symbol: str | None) -> CodeObject:
+    if file.machine != EM_AMDGPU or file.flags & 0xFF != EF_GFX950:
         raise ObjectError(
-            f"machine {elf['e_machine']}, flags {flags:#x}: not gfx950 (expected EM_AMDGPU and flags 0x..4f)"
+            f"machine {file.machine}, flags {file.flags:#x}: not gfx950 (expected {EM_AMDGPU} and flags 0x..4f)"
         )
-    note = _note(elf)
+    note = _note(file)
     names = [kernel.name for kernel in note.kernels]
     chosen = [kernel for kernel in note.kernels if symbol is None or kernel.name == symbol]
     if len(chosen) != 1:
         raise ObjectError(f"kernel {symbol!r} not found or not unique (the note names: {', '.join(names) or 'none'})")
     kernel = chosen[0]
-    table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
-    symbols = {item.name: item for item in table.iter_symbols()} if table is not None else {}
+    symbols = {item.name: item for item in file.symbols}
     if kernel.name not in symbols or kernel.symbol not in symbols:
         raise ObjectError(f"symbols {kernel.name} and {kernel.symbol} are not both defined")
-    text = elf.get_section_by_name(".text")
-    rodata = elf.get_section_by_name(".rodata")
-    if text is None or rodata is None:
+    function, where = symbols[kernel.name], symbols[kernel.symbol]
+    text = file.section(".text")
+    if text is None or file.section(".rodata") is None:
         raise ObjectError(".text and .rodata must both be there")
-    at = int(symbols[kernel.symbol]["st_value"])
-    raw = rodata.data()[at - int(rodata["sh_addr"]) :][:64]
-    descriptor, entry_offset = _descriptor(raw)
-    address = int(text["sh_addr"])
-    entry = at + entry_offset - address
-    function = symbols[kernel.name]
-    if int(function["st_value"]) - address != entry:
+    descriptor, entry_offset = _descriptor(file.contents(where))
+    entry = where.value + entry_offset - text.address
+    if function.value - text.address != entry:
         raise ObjectError(f"the descriptor's entry {entry:#x} is not the symbol {kernel.name}")
     return CodeObject(
         symbol=kernel.name,
-        text=text.data(),
-        text_address=address,
-        text_offset=int(text["sh_offset"]),
+        text=text.data,
+        text_address=text.address,
+        text_offset=text.offset,
         entry=entry,
-        end=entry + int(function["st_size"]),
+        end=entry + function.size,
         descriptor=descriptor,
         note=kernel,
         target=note.target,
-        flags=flags,
-        sections=tuple(section.name for section in elf.iter_sections()),
+        flags=file.flags,
+        sections=tuple(section.name for section in file.sections),
         file_bytes=data,
     )
 
 
-def _note(elf: ELFFile) -> Note:
-    for section in elf.iter_sections():
-        if section["sh_type"] != "SHT_NOTE":
-            continue
-        raw = section.data()
-        at = 0
-        while at + 12 <= len(raw):
-            name_size, size, kind = struct.unpack_from("<III", raw, at)
-            start = at + 12 + (name_size + 3) // 4 * 4
-            if kind == NT_AMDGPU_METADATA:
-                return msgspec.msgpack.decode(raw[start : start + size], type=Note)
-            at = start + (size + 3) // 4 * 4
+def _note(file: elf.Elf) -> Note:
+    for section in file.sections:
+        if section.note:
+            for _, kind, text in file.notes(section):
+                if kind == NT_AMDGPU_METADATA:
+                    return msgspec.msgpack.decode(text, type=Note)
     raise ObjectError("no AMDHSA note (type 32) is there")
 
 

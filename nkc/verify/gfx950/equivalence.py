@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nkc.verify.gfx950.emulate import EmulationReport, emulate
-from nkc.verify.gfx950.instruction import Instruction
+from nkc.verify.gfx950.instruction import Instruction, wait_counts
 from nkc.verify.gfx950.mutations import Mutation, MutationKind
-from nkc.verify.gfx950.program import Program, wait_counts
+from nkc.verify.gfx950.program import Program
 from nkc.verify.gfx950.waves import Waves
 
 Array = npt.NDArray[Any]

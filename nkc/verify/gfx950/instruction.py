@@ -24,6 +24,11 @@ INLINE_FLOAT = {
 }
 
 
+def wait_counts(simm16: int) -> tuple[int, int, int]:
+    """Return (vmcnt, expcnt, lgkmcnt) of an s_waitcnt."""
+    return simm16 & 15 | (simm16 >> 14 & 3) << 4, simm16 >> 4 & 7, simm16 >> 8 & 15
+
+
 class DecodeError(ValueError):
     """The bytes hold an opcode, modifier or field value that this emulator does not know."""
 

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 
 from nkc.verify.gfx950.code_object import CodeObject
 from nkc.verify.gfx950.decode import decode_all
-from nkc.verify.gfx950.instruction import AGPR0, INLINE_FLOAT, SGPR0, Instruction, Kind, Operand
+from nkc.verify.gfx950.instruction import AGPR0, INLINE_FLOAT, SGPR0, Instruction, Kind, Operand, wait_counts
 from nkc.verify.gfx950.isa import vop_mnemonics
-from nkc.verify.gfx950.program import wait_counts
 
 _SPECIAL = {106: "vcc", 124: "m0", 126: "exec", 102: "flat_scratch", 104: "xnack_mask"}
 _HALVES = {106: "vcc_lo", 107: "vcc_hi", 126: "exec_lo", 127: "exec_hi", 124: "m0", 102: "flat_scratch_lo"}

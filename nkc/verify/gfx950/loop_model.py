@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from nkc.verify.gfx950.code_object import CodeObject, read_code_object
 from nkc.verify.gfx950.decode import decode_all
 from nkc.verify.gfx950.ds import access_bytes
-from nkc.verify.gfx950.instruction import Instruction
-from nkc.verify.gfx950.program import wait_counts
+from nkc.verify.gfx950.instruction import Instruction, wait_counts
 from nkc.verify.gfx950.wait_states import passes
 
 SIMDS = 4

@@ -47,7 +47,7 @@ def baseline(data: bytes, launch: LaunchSpec, buffers: Mapping[str, Array]) -> B
         report=report,
         program=program,
         hazards=frozenset((item.kind.name, item.pc) for item in found),
-        stalls=frozenset((item.pc, item.detail) for item in lint(program)),
+        stalls=frozenset((item.pc, item.detail) for item in lint(program.instructions())),
     )
 
 
@@ -65,7 +65,7 @@ def judge(mutation: Mutation, base: Baseline, buffers: Mapping[str, Array]) -> O
     code = read_code_object(mutation.data, mutation.launch.symbol)
     program = base.program.patched(code, mutation.pc, mutation.pc + 8 if mutation.pc else 0)
     if mutation.kind is MutationKind.STALL:
-        found = frozenset((item.pc, item.detail) for item in lint(program))
+        found = frozenset((item.pc, item.detail) for item in lint(program.instructions()))
         caught |= {"wait_states"} if found - base.stalls else set()
     for dma in DmaPolicy:
         if caught:

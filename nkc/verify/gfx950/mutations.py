@@ -8,10 +8,10 @@ from typing import Any
 import numpy.typing as npt
 
 from nkc.verify.gfx950.code_object import read_code_object
-from nkc.verify.gfx950.instruction import Instruction
+from nkc.verify.gfx950.instruction import Instruction, wait_counts
 from nkc.verify.gfx950.launch import LaunchSpec
 from nkc.verify.gfx950.mfma import MfmaModel
-from nkc.verify.gfx950.program import Program, wait_counts
+from nkc.verify.gfx950.program import Program
 
 Array = npt.NDArray[Any]
 

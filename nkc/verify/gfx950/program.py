@@ -11,7 +11,8 @@ from nkc.verify.gfx950.code_object import CodeObject
 from nkc.verify.gfx950.crosslane import bind_crosslane
 from nkc.verify.gfx950.decode import decode
 from nkc.verify.gfx950.ds import access_bytes, bind_ds
-from nkc.verify.gfx950.instruction import SCC, Instruction
+from nkc.verify.gfx950.flow import ENDS, JUMP, is_branch, reachable
+from nkc.verify.gfx950.instruction import SCC, Instruction, wait_counts
 from nkc.verify.gfx950.mfma import MfmaModel, bind_mfma
 from nkc.verify.gfx950.operands import MissingFeatureError, Step
 from nkc.verify.gfx950.packed import bind_conversion, bind_packed
@@ -34,7 +35,6 @@ _BRANCHES: dict[str, Condition] = {
     "s_cbranch_execz": lambda w: w.S64[:, EXEC // 2] == 0,
     "s_cbranch_execnz": lambda w: w.S64[:, EXEC // 2] != 0,
 }
-_ENDS = {"s_endpgm"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +54,6 @@ class Node:
     ends: bool = False
     wait: tuple[int, int] | None = None
     loads: bool = False  # fills its destination later and in order
-
-
-def wait_counts(simm16: int) -> tuple[int, int, int]:
-    """Return (vmcnt, expcnt, lgkmcnt) of an s_waitcnt."""
-    return simm16 & 15 | (simm16 >> 14 & 3) << 4, simm16 >> 4 & 7, simm16 >> 8 & 15
 
 
 _BINDERS: tuple[Callable[[Instruction], Step | None], ...] = (
@@ -140,9 +135,9 @@ class Program:
             "touches": (inst.reads | inst.writes) & ~SCC,
             "writes": inst.writes & ~SCC,
         }
-        if name in _ENDS:
+        if name in ENDS:
             return Node(**base, ends=True)
-        if name == "s_branch":
+        if name == JUMP:
             return Node(**base, jump=True, target=inst.target)
         if name in _BRANCHES:
             return Node(**base, condition=_BRANCHES[name], target=inst.target)
@@ -162,21 +157,8 @@ class Program:
         """Return every instruction reachable from the entry, by pc."""
         if self._reachable is not None:
             return self._reachable
-        seen: dict[int, Instruction] = {}
-        todo = [self.code.entry]
-        if self.code.descriptor.preload_length:
-            todo.append(self.code.entry + 256)
-        while todo:
-            pc = todo.pop()
-            while pc not in seen and pc < len(self.code.text):
-                inst = seen[pc] = self._decode(pc)
-                if inst.mnemonic in _BRANCHES or inst.mnemonic == "s_branch":
-                    todo.append(inst.target)
-                if inst.mnemonic in _ENDS or inst.mnemonic == "s_branch":
-                    break
-                pc = inst.next_pc
-        self._reachable = seen
-        return seen
+        self._reachable = reachable(self.code, self._decode)
+        return self._reachable
 
     def missing(self) -> tuple[str, ...]:
         """Return what reachable code uses and the emulator does not model, each named once."""
@@ -202,9 +184,9 @@ class Program:
             for pc in sorted(insts, reverse=True):
                 inst = insts[pc]
                 after = 0
-                if inst.mnemonic not in _ENDS and inst.mnemonic != "s_branch":
+                if inst.mnemonic not in ENDS and inst.mnemonic != JUMP:
                     after |= live.get(inst.next_pc, 0)
-                if inst.mnemonic in _BRANCHES or inst.mnemonic == "s_branch":
+                if is_branch(inst):
                     after |= live.get(inst.target, 0)
                 before = inst.reads | after & ~(inst.writes & scalars)
                 if before != live[pc]:

@@ -6,11 +6,12 @@ instructions to `wait_states`.
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nkc.verify.gfx950.code_object import CodeObject, read_code_object
-from nkc.verify.gfx950.mfma import MfmaModel
-from nkc.verify.gfx950.program import Program
+from nkc.verify.gfx950.flow import reachable
+from nkc.verify.gfx950.instruction import Instruction
 from nkc.verify.gfx950.wait_states import lint
 
 LDS_LIMIT_BYTES = 160 * 1024  # one compute unit; source: CDNA4 white paper
@@ -56,12 +57,12 @@ def check_object(data: bytes, symbol: str | None = None, expect: Expectation | N
     """Return every failed check. Errors: `ObjectError` and `DecodeError` when the object cannot be read at all."""
     code = read_code_object(data, symbol)
     wanted = expect or Expectation()
-    program = Program(code, MfmaModel.ONCE)
-    mnemonics = Counter(inst.mnemonic for inst in program.instructions().values())
+    insts = reachable(code)
+    mnemonics = Counter(inst.mnemonic for inst in insts.values())
     found = [*_container(code), *_registers(code, wanted), *_memory(code, wanted), *_modes(code)]
-    found += [*_inventory(program, mnemonics, wanted)]
+    found += [*_inventory(insts, mnemonics, wanted)]
     found += [
-        Defect(check="wait_states", message=f"pc {item.pc:#x} {item.mnemonic}: {item.detail}") for item in lint(program)
+        Defect(check="wait_states", message=f"pc {item.pc:#x} {item.mnemonic}: {item.detail}") for item in lint(insts)
     ]
     return tuple(found)
 
@@ -159,7 +160,7 @@ def _modes(code: CodeObject) -> list[Defect]:
     return out
 
 
-def _inventory(program: Program, mnemonics: Counter[str], wanted: Expectation) -> list[Defect]:
+def _inventory(insts: Mapping[int, Instruction], mnemonics: Counter[str], wanted: Expectation) -> list[Defect]:
     out = []
     for name, count in sorted(mnemonics.items()):
         for pattern, why in FORBIDDEN:
@@ -169,7 +170,7 @@ def _inventory(program: Program, mnemonics: Counter[str], wanted: Expectation) -
             out.append(
                 Defect(check="forbidden", message=f"{name} ({count} times): private memory that nobody declared")
             )
-    for inst in program.instructions().values():
+    for inst in insts.values():
         if inst.mnemonic.startswith("s_setreg") and inst.fields["simm16"] != 1 | 23 << 6:
             out.append(
                 Defect(check="mode", message=f"pc {inst.pc:#x} {inst.mnemonic}: only MODE bit 23 may be written")

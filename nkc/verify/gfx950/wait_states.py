@@ -8,9 +8,9 @@ and gfx950 (passes of an MFMA are its busy cycles / 4). Known by their documents
 
 from collections.abc import Iterator, Mapping
 
+from nkc.verify.gfx950.flow import predecessors
 from nkc.verify.gfx950.hazards import Hazard, HazardKind
 from nkc.verify.gfx950.instruction import EXEC, M0, SGPR0, VCC, Instruction, Kind
-from nkc.verify.gfx950.program import Program
 
 HORIZON = 20  # no rule asks for more: 16 passes + 4
 VECTORS = (1 << SGPR0) - 1
@@ -151,21 +151,11 @@ def _after_mfma(first: Instruction, second: Instruction) -> Iterator[tuple[int, 
         yield count - 1, "C of an MFMA overwritten before it is read"
 
 
-def predecessors(insts: Mapping[int, Instruction]) -> dict[int, list[int]]:
-    """Return, by pc, the pcs from which control can come."""
-    out: dict[int, list[int]] = {pc: [] for pc in insts}
-    for pc, inst in insts.items():
-        branches = inst.mnemonic.startswith(("s_branch", "s_cbranch"))
-        if branches and inst.target in out:
-            out[inst.target].append(pc)
-        if inst.mnemonic not in ("s_branch", "s_endpgm") and inst.next_pc in out:
-            out[inst.next_pc].append(pc)
-    return out
+def lint(insts: Mapping[int, Instruction]) -> tuple[Hazard, ...]:
+    """Return every pair of instructions that can follow each other too closely, the reader's pc first.
 
-
-def lint(program: Program) -> tuple[Hazard, ...]:
-    """Return every pair of instructions that can follow each other too closely, the reader's pc first."""
-    insts = program.instructions()
+    insts: what a kernel reaches, by pc (`flow.reachable`).
+    """
     before = predecessors(insts)
     found: dict[tuple[int, int], Hazard] = {}
     for pc, inst in insts.items():

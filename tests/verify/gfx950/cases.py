@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from nkc.verify.gfx950 import Access, LaunchArgument, LaunchSpec
+from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchSpec
 
 FOLDER = Path(__file__).with_name("objects")
 DTYPES = {

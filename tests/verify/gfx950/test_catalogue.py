@@ -10,7 +10,9 @@ from nkc.ir.launch import Launch, TensorGuard
 from nkc.tactics import Policy, select
 from nkc.tactics.catalogue import tactics_of
 from nkc.verify.engines.emulator import launch_spec
-from nkc.verify.gfx950 import Expectation, check_object, choose_workgroups, emulate_both_policies, missing_features
+from nkc.verify.gfx950.emulate import emulate_both_policies, missing_features
+from nkc.verify.gfx950.sampling import choose_workgroups
+from nkc.verify.gfx950.static_checks import Expectation, check_object
 
 pytestmark = pytest.mark.toolchain
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nkc.verify.gfx950 import DecodeError, read_code_object
+from nkc.verify.gfx950.code_object import read_code_object
 from nkc.verify.gfx950.decode import decode, decode_all
-from nkc.verify.gfx950.instruction import SCC, SGPR0
+from nkc.verify.gfx950.instruction import SCC, SGPR0, DecodeError
 from nkc.verify.gfx950.listing import instruction_text
 from tests.verify.gfx950.cases import FOLDER
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import nkc.verify.gfx950 as room
-from nkc.verify.gfx950 import isa, read_code_object
+from nkc.verify.gfx950 import isa
+from nkc.verify.gfx950.code_object import read_code_object
 from nkc.verify.gfx950.decode import decode_all
 from tests.verify.gfx950.cases import CASES, FOLDER, code
 

@@ -3,15 +3,11 @@
 import numpy as np
 import pytest
 
-from nkc.verify.gfx950 import (
-    HazardKind,
-    LaunchError,
-    MfmaModel,
-    emulate,
-    emulate_both_policies,
-    missing_features,
-    read_code_object,
-)
+from nkc.verify.gfx950.code_object import read_code_object
+from nkc.verify.gfx950.emulate import emulate, emulate_both_policies, missing_features
+from nkc.verify.gfx950.hazards import HazardKind
+from nkc.verify.gfx950.launch import LaunchError
+from nkc.verify.gfx950.mfma import MfmaModel
 from tests.verify.gfx950.cases import CASES, as_bytes, fp8_gemm, quant, split_k
 from tests.verify.gfx950.snippets import encode
 

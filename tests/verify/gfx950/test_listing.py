@@ -8,7 +8,7 @@ import sys
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from nkc.verify.gfx950 import read_code_object
+from nkc.verify.gfx950.code_object import read_code_object
 from nkc.verify.gfx950.decode import decode_all
 from nkc.verify.gfx950.listing import instruction_text, listing
 from tests.verify.gfx950.cases import FOLDER, code

@@ -6,8 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nkc.verify.gfx950 import MfmaModel
-from nkc.verify.gfx950.mfma import accumulate
+from nkc.verify.gfx950.mfma import MfmaModel, accumulate
 from nkc.verify.gfx950.numeric import add_odd, round_sum
 from nkc.verify.gfx950.operands import MissingFeatureError
 from tests.verify.gfx950.snippets import Machine, V, const, encode

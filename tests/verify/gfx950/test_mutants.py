@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nkc.verify.gfx950 import HazardKind, emulate_both_policies, read_code_object
+from nkc.verify.gfx950.code_object import read_code_object
+from nkc.verify.gfx950.emulate import emulate_both_policies
 from nkc.verify.gfx950.equivalence import apart, idle_barrier
+from nkc.verify.gfx950.hazards import HazardKind
 from nkc.verify.gfx950.mutants import baseline, judge
 from nkc.verify.gfx950.mutations import MutationKind, mutations
 from tests.verify.gfx950 import run_mutants, test_hazards

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nkc.verify.gfx950 import emulate
+from nkc.verify.gfx950.emulate import emulate
 from nkc.verify.gfx950.loop_model import LATENCIES, loops, read_loop, readings, resident_workgroups
 from nkc.verify.gfx950.sampling import choose_workgroups
 from nkc.verify.gfx950.traffic import Traffic, conflict_ways
@@ -76,7 +76,7 @@ def test_bank_conflicts(address, size, ways):
 
 
 def test_resident_workgroups():
-    from nkc.verify.gfx950 import read_code_object
+    from nkc.verify.gfx950.code_object import read_code_object
 
     small = read_code_object(code("fp8_64x64"))  # 112 registers: four waves a SIMD
     assert resident_workgroups(small, 4, 33_000) == 4
@@ -118,7 +118,7 @@ def test_readings_come_at_three_latencies_and_only_for_loops():
     known = facts("fp8_64x64")
     assert readings(code("quant"), waves=4) == ()
     assert readings(code("fp8_64x64"), waves=4, dynamic_lds_bytes=known["dynamic_lds_bytes"]) == ()  # unrolled whole
-    from nkc.verify.gfx950 import read_code_object
+    from nkc.verify.gfx950.code_object import read_code_object
 
     looped = [name for name in CASES if any(loop.mfma_count for loop in loops(read_code_object(code(name))))]
     for name in looped:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nkc.verify.gfx950 import ObjectError, read_code_object
+from nkc.verify.gfx950.code_object import ObjectError, read_code_object
 from nkc.verify.gfx950.static_checks import Expectation, check_object
 from tests.verify.gfx950.cases import FOLDER, code, facts
 from tests.verify.gfx950.snippets import encode

@@ -2,9 +2,8 @@
 
 import pytest
 
-from nkc.verify.gfx950 import read_code_object
-from nkc.verify.gfx950.mfma import MfmaModel
-from nkc.verify.gfx950.program import Program
+from nkc.verify.gfx950.code_object import read_code_object
+from nkc.verify.gfx950.flow import reachable
 from nkc.verify.gfx950.wait_states import lint
 from tests.verify.gfx950.cases import FOLDER
 from tests.verify.gfx950.snippets import END, V, const, encode, kernel
@@ -64,7 +63,7 @@ RULES = {  # name -> (first, second, wait states between)
 
 
 def findings(*code: bytes) -> int:
-    return len(lint(Program(kernel(b"".join(code) + END), MfmaModel.ONCE)))
+    return len(lint(reachable(kernel(b"".join(code) + END))))
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -99,4 +98,4 @@ def test_loops_are_followed_around():
 @pytest.mark.parametrize("name", [path.stem for path in sorted(FOLDER.glob("*.hsaco"))])
 def test_compiled_objects_have_no_finding(name):
     data = (FOLDER / f"{name}.hsaco").read_bytes()
-    assert lint(Program(read_code_object(data), MfmaModel.ONCE)) == ()
+    assert lint(reachable(read_code_object(data))) == ()
