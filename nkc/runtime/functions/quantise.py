@@ -87,7 +87,7 @@ def quantise(value: torch.Tensor, rule: Rule, codes: torch.Tensor, scales: torch
     """Write the codes and scales of fp32 rows. NaN and infinity follow the contract: see `group_quant`."""
     m, width = value.shape
     parts = value.reshape(m, width // GROUP, GROUP)
-    floor = torch.tensor(rule.amax_floor, dtype=torch.float32, device=value.device)
+    floor = torch.full((), rule.amax_floor, dtype=torch.float32, device=value.device)  # filled there: may be captured
     amax = torch.maximum(parts.abs().amax(-1), floor) if m else parts.new_zeros((0, width // GROUP))
     scale = torch.where(amax == 0, torch.ones_like(amax), amax / FP8_MAX)
     if rule.quantize == "ue8m0":
