@@ -8,7 +8,7 @@ from nkc.tactics.rms_norm_quant.kernel import Row, tactic
 
 ROWS = (
     Row(10, 1, 8192, 16, 64, 0, "sixteen waves a row: least latency for few rows"),
-    Row(20, 4, 512, 4, None, 0, "a wave a row: no barrier"),
+    Row(20, 4, 512, 4, None, 0, "a wave a row: the sum crosses no wave"),
     Row(30, 1, 2048, 4, None, 0, "four waves a row"),
     Row(40, 1, 2048, 4, None, 4, "four waves a row, the next row on its way"),
     Row(50, 1, 4096, 8, None, 0, "eight waves a row"),

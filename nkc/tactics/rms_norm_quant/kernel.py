@@ -146,7 +146,7 @@ def _piece(contract: Contract, row: Row, index: int, *, row_tail: bool) -> dict[
         "first": first,
         "first_group": first // GROUP,
         "column_mask": f"({inside})[None, :, :]" if past_end else "",
-        "weight_mask": f", mask={inside}, other=0.0" if past_end else "",
+        "weight_mask": f", mask=every_{index} < {k}, other=0.0" if past_end else "",
         "store_mask": f", mask={' & '.join(kept)}" if kept else "",
         "scale_mask": f", mask={' & '.join(kept_scales)}" if kept_scales else "",
         "factor": weight if contract.numerics["weight"] is Weight.PLAIN else f"(1.0 + {weight})",
@@ -176,23 +176,23 @@ def proofs(tactic: Tactic, *, row: Row, codes: bool) -> tuple[Contract, ...]:
             proof(tactic, m=few, k=k, dtypes=plain, numerics=base, scales=None),
             proof(
                 tactic,
-                m=up_to(few + 1),
+                m=up_to(few + 2),
                 k=k + tail,
                 dtypes=summed | wide,
                 numerics=base | {"staging": "fp32", "weight": "one_plus"},
                 scales=None,
             ),
-            proof(tactic, m=few + 1, k=769, dtypes=summed, numerics=base | {"epsilon": 1e-5}, scales=None),
+            proof(tactic, m=few + 2, k=769, dtypes=summed, numerics=base | {"epsilon": 1e-5}, scales=None),
         )
     divide, reciprocal, ue8m0 = (
         code_rules(*pair) for pair in (("divide", "saturate"), ("reciprocal", "ieee"), ("ue8m0", "saturate"))
     )
     return (
         proof(tactic, m=few, k=k, dtypes=plain, numerics=base | divide),
-        proof(tactic, m=few + 1, k=k + tail, dtypes=summed, numerics=base | reciprocal, scales=M_MAJOR_PADDED),
+        proof(tactic, m=few + 2, k=k + tail, dtypes=summed, numerics=base | reciprocal, scales=M_MAJOR_PADDED),
         proof(
             tactic,
-            m=up_to(few + 1),
+            m=up_to(few + 2),
             k=2 * k,
             dtypes=summed | wide,
             numerics=base | {"staging": "fp32", "weight": "one_plus"} | ue8m0,
@@ -200,7 +200,7 @@ def proofs(tactic: Tactic, *, row: Row, codes: bool) -> tuple[Contract, ...]:
         ),
         proof(
             tactic,
-            m=up_to(few + 1),
+            m=up_to(few + 2),
             k=tail,
             dtypes=plain | wide,
             numerics=base | {"weight": "one_plus"} | code_rules("divide", "ieee"),
@@ -208,7 +208,7 @@ def proofs(tactic: Tactic, *, row: Row, codes: bool) -> tuple[Contract, ...]:
         ),
         proof(
             tactic,
-            m=few + 1,
+            m=few + 2,
             k=k + GROUP,
             dtypes=summed,
             numerics=base | {"staging": "fp32", "epsilon": 1e-12} | code_rules("divide", "saturate", 0.0),
