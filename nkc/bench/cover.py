@@ -37,10 +37,14 @@ def holes(contracts: Iterable[tuple[str, Contract]], tuning: Tuning) -> tuple[Ho
             inside = sorted(each.m[1] for each in fresh if low <= each.m[1] < high)
             what = f"rows cover it only in pieces (nkc split --at {','.join(map(str, inside))})"
         else:
-            parts = ", ".join(f"{start}..{end}" for start, end in missing)
+            parts = ", ".join(_range(start, end) for start, end in missing)
             what = f"nothing covers m {parts} (nkc bench --every --record, nkc tune)"
-        found.append(Hole(file=file, what=f"m {low}..{high}: {what}", open=missing))
+        found.append(Hole(file=file, what=f"m {_range(low, high)}: {what}", open=missing))
     return tuple(found)
+
+
+def _range(low: int, high: int) -> str:
+    return str(low) if low == high else f"{low}..{high}"
 
 
 def _missing(low: int, high: int, intervals: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

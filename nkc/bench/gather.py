@@ -16,6 +16,7 @@ from nkc.ir.reader import parse_document
 from nkc.tactics import catalogue
 from nkc.tactics.select import Policy, Selection, select
 from nkc.verify import gather
+from nkc.verify.static import static_checks
 from nkc.verify.subject import Subject
 
 ALLOWED = Policy(allow_experimental=True)
@@ -108,7 +109,13 @@ def build_all(
     for name, inputs in sorted(wanted.items()):
         requests = build.gather_requests(inputs)
         policy = Policy(allow_experimental=True, only_tactic=name)
-        outcomes = build.build_all(requests, toolchain, policy=policy, done=lambda request, _: done(request.id))
+        outcomes = build.build_all(
+            requests,
+            toolchain,
+            policy=policy,
+            done=lambda request, _: done(request.id),
+            checks=static_checks,
+        )
         for request, outcome in zip(requests, outcomes, strict=True):
             if outcome.error is not None:
                 problems.append(f"{request.bindings[0].source}: {name}: {'; '.join(outcome.error.lines())}")

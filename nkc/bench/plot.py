@@ -118,7 +118,8 @@ def _ratios(shown: Sequence[tuple[Record, Comparison]], colours: dict[int, str])
     """Return speed over the best baseline's by cell, and the floor's over the candidate's time."""
     top, bottom = HEIGHT + 90, 2 * HEIGHT + 30
     ratios = [said.speed_up for _, said in shown if said.speed_up is not None]
-    low, high = min([*ratios, 0.5]) / 1.1, max([*ratios, 2.0]) * 1.1
+    shares = [said.of_floor for _, said in shown if said.of_floor is not None]
+    low, high = min([*ratios, *shares, 0.5]) / 1.1, max([*ratios, 2.0]) * 1.1
     y = Axis(low, high, bottom, top)
     step = (WIDTH - 30 - MARGIN) / len(shown)
     dots, floors = [], []

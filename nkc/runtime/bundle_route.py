@@ -1,5 +1,6 @@
 """The route that a loaded bundle is: of its kernels for an operation, the first whose guards and meaning fit."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ _REMEMBERED = 8192  # call signatures; more are decided anew
 
 
 class BundleRoute:
-    """The kernels of one operation in one library."""
+    """The kernels of one operation in one library; one that was built for fewer rows is asked before one for more."""
 
     default_enable = True
     rank_invariant = False  # guards look at addresses and at M, which are each rank's own
@@ -29,7 +30,7 @@ class BundleRoute:
         self.priority = priority
         self.library = library
         self.operation = operation
-        self._kernels = library.of(operation)
+        self._kernels = tuple(sorted(library.of(operation), key=_values_served))
         self._meaning = {
             entry.id: semantics.read(entry.contract, library.bundle.files[entry.contract])
             for entry, _ in library.bundle.entries()
@@ -108,6 +109,11 @@ class BundleRoute:
             return found
         _, violations = guard_rules.check(kernel.guards, views, self.library.driver.device)
         return found + [str(violation) for violation in violations]
+
+
+def _values_served(kernel: Kernel) -> int:
+    """Return how many values of its bounded dims a kernel serves; 1 where all are exact."""
+    return math.prod(guard.max - guard.min + 1 for guard in kernel.guards.ranges)
 
 
 def use(
