@@ -216,6 +216,7 @@ def build_files(
     with Toolchains() as toolchain:
         inputs = read_all(paths)
         from nkc.emit import build
+        from nkc.verify.static import static_checks
 
         requests = build.gather_requests(inputs)
         with progress(len(requests)) if progress else nullcontext(lambda _request, _outcome: None) as done:
@@ -227,6 +228,7 @@ def build_files(
                 ),
                 on_mismatch=build.OnMismatch(on_object_mismatch),
                 done=done,
+                checks=static_checks,
             )
     manifest = build.write_all(out, requests, outcomes, keep=keep)
     failures = [

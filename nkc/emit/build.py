@@ -37,6 +37,19 @@ class Toolchain(Protocol):
         """Return the code object. Raises ToolError."""
 
 
+Checks = Callable[[CodeObject, Contract], tuple[Reason, ...]]
+"""What else an object must satisfy, given with its lowered contract: a reason for everything that it does not.
+
+The room above knows how to read machine code instruction by instruction; it hands that in.
+"""
+
+
+def no_checks(built: CodeObject, contract: Contract) -> tuple[Reason, ...]:
+    """Ask nothing beyond what `hold` asks."""
+    del built, contract
+    return ()
+
+
 class OnMismatch(StrEnum):
     """What to do when a selected tactic does not build, or its object disagrees with the contract."""
 
@@ -100,14 +113,17 @@ def canonical_document(contract: Contract) -> bytes:
     return orjson.dumps(canonical.contract_document(contract), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def build(lowered: Lowered, toolchain: Toolchain) -> Artifact:
+def build(lowered: Lowered, toolchain: Toolchain, checks: Checks = no_checks) -> Artifact:
     """Compile one lowered contract and seal it.
 
     Raises ToolError where rendering or compiling fails, ObjectMismatchError where the object is not what was asked.
     """
     source = render.render(lowered)
     built = toolchain.compile(source, targets.get(lowered.contract.target.arch))
-    disagreements = hold.hold(built, source, lowered.contract, lowered.tactic)
+    disagreements = (
+        *hold.hold(built, source, lowered.contract, lowered.tactic),
+        *checks(built, lowered.contract),
+    )
     if disagreements:
         raise ObjectMismatchError(lowered.tactic.name, disagreements)
     sealed = msgspec.structs.replace(
@@ -129,12 +145,14 @@ def build(lowered: Lowered, toolchain: Toolchain) -> Artifact:
     )
 
 
-def build_selection(selection: Selection, toolchain: Toolchain, *, on_mismatch: OnMismatch) -> Outcome:
+def build_selection(
+    selection: Selection, toolchain: Toolchain, *, on_mismatch: OnMismatch, checks: Checks = no_checks
+) -> Outcome:
     """Build the selected candidate; with NEXT, one that fails becomes a recorded rejection and the next is built."""
     while selection.selected is not None:
         candidate = selection.selected
         try:
-            artifact = build(selection.lower(candidate), toolchain)
+            artifact = build(selection.lower(candidate), toolchain, checks)
         except ToolError as error:
             if on_mismatch is OnMismatch.FAIL:
                 return Outcome(contract=selection.contract, explain=None, error=error)
@@ -246,12 +264,14 @@ def build_all(
     policy: Policy | None = None,
     on_mismatch: OnMismatch = OnMismatch.FAIL,
     done: Callable[[Request, Outcome], None] = lambda _request, _outcome: None,
+    checks: Checks = no_checks,
 ) -> tuple[Outcome, ...]:
     """Build requests in turn; one that fails does not stop the others. `done` is told of each as it ends."""
     outcomes = []
     book = proofs.book()
     for request in requests:
-        outcome = build_selection(select(request.contract, policy, book=book), toolchain, on_mismatch=on_mismatch)
+        selection = select(request.contract, policy, book=book)
+        outcome = build_selection(selection, toolchain, on_mismatch=on_mismatch, checks=checks)
         done(request, outcome)
         outcomes.append(outcome)
     return tuple(outcomes)

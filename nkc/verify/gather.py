@@ -16,6 +16,7 @@ from nkc.ir.errors import ToolError, UsageError
 from nkc.ir.manifest import MANIFEST_FILE, Entry
 from nkc.tactics.select import Policy
 from nkc.tactics.tactic import Tactic
+from nkc.verify.static import static_checks
 from nkc.verify.subject import Subject
 
 
@@ -59,11 +60,16 @@ def _subject(out: Path, entry: Entry) -> Subject:
 
 
 def build_contracts(
-    contracts: Iterable[tuple[str, Contract]], out: Path, toolchain: build.Toolchain, policy: Policy
+    contracts: Iterable[tuple[str, Contract]],
+    out: Path,
+    toolchain: build.Toolchain,
+    policy: Policy,
+    *,
+    checks: build.Checks = static_checks,
 ) -> tuple[Subject, ...]:
     """Build contracts into `out` and return their kernels. Raises the first error, or UsageError without a kernel."""
     requests = build.gather_requests(contracts)
-    outcomes = build.build_all(requests, toolchain, policy=policy)
+    outcomes = build.build_all(requests, toolchain, policy=policy, checks=checks)
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error

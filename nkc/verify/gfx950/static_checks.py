@@ -19,6 +19,31 @@ E_FLAGS = 0x54F  # gfx950, xnack and sramecc "any"
 REGISTER_FILE = 512  # VGPR and AGPR of a lane
 KNOWN_ARGUMENTS = {"global_buffer", "by_value"}
 
+CHECKS = {
+    "target": "ELF flags and note name gfx950, xnack and sramecc any",
+    "debug": "no debug sections",
+    "path": "no absolute path is embedded",
+    "wave": "wavefront size 64",
+    "vgprs": "the descriptor allocates the registers that the note counts, at most 512 and what was agreed",
+    "accum_offset": "the AGPRs fit behind accum_offset",
+    "sgprs": "at most 108 SGPRs",
+    "spill": "no register is spilled, no private memory",
+    "stack": "no dynamic stack",
+    "kernarg": "descriptor, note and launch agree on the kernel arguments' size",
+    "lds": "descriptor and note agree, and LDS fits a compute unit",
+    "private": "descriptor and note agree on private memory",
+    "arguments": "every argument is of a known kind and lies inside the kernel arguments",
+    "threads": "the object allows the threads that are launched",
+    "denormals": "fp32, fp16 and fp64 denormals are kept",
+    "rounding": "to nearest even",
+    "mode": "dx10_clamp and ieee_mode are on, and code writes MODE bit 23 alone",
+    "forbidden": "no clock, hardware id, sleep, message, trap, floating-point atomic, undeclared scratch access",
+    "mfma": "the matrix instructions that were agreed",
+    "contraction": "multiplications and additions are fused as agreed",
+    "wait_states": "no instruction follows another too soon, on any path",
+}
+"""Every check by name, and what holds where it finds nothing."""
+
 FORBIDDEN = (
     (
         re.compile(r"_atomic_(add|min|max|pk_add)_(f|bf)|ds_(add|min|max|pk_add)(_rtn)?_(f|bf)"),
