@@ -100,7 +100,10 @@ def _container(code: CodeObject) -> list[Defect]:
         out.append(Defect(check="target", message=f"the note names target {code.target}, expected gfx950"))
     if debug := [name for name in code.sections if name.startswith(".debug")]:
         out.append(Defect(check="debug", message=f"debug sections {', '.join(debug)} (build without line info)"))
-    if path := ABSOLUTE_PATH.search(code.file_bytes):
+    # instructions are no text: four bytes of one may well read as a path
+    end = code.text_offset + len(code.text)
+    words = code.file_bytes[: code.text_offset] + b"\0" + code.file_bytes[end:]
+    if path := ABSOLUTE_PATH.search(words):
         out.append(
             Defect(check="path", message=f"an absolute path is embedded: {path.group().decode(errors='replace')}")
         )

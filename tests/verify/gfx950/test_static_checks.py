@@ -69,6 +69,9 @@ def test_descriptor_checks():
 def test_paths_and_targets():
     data = code("quant")
     assert [defect.check for defect in check_object(data + b"\0/home/someone/kernel.py\0")] == ["path"]
+    read = read_code_object(data)
+    behind = read.text_offset + len(read.text) - 16  # padding, which nothing reaches
+    assert check_object(data[:behind] + b"/cbv/j" + data[behind + 6 :]) == check_object(data)
     flags = data[:48] + struct.pack("<I", 0x54C) + data[52:]
     with pytest.raises(ObjectError, match="not gfx950"):
         check_object(flags)
