@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from nkc.tactics.capabilities import Capabilities
     from nkc.tactics.near import Near
     from nkc.tactics.tactic import Tactic
+    from nkc.verify.gfx950.profile_record import ProfileRecord
+    from nkc.verify.static import CheckResult
 
     Done = Callable[[Request, Outcome], None]
 
@@ -254,13 +256,51 @@ def disassemble(path: PathLike) -> str:
 
         return disassemble_cubin(data, name=name)
     from nkc.verify.gfx950.code_object import ObjectError, read_code_object
-    from nkc.verify.gfx950.decode import DecodeError
+    from nkc.verify.gfx950.instruction import DecodeError
     from nkc.verify.gfx950.listing import listing
 
     try:
         return listing(read_code_object(data))
     except (ObjectError, DecodeError) as error:
         raise ToolError(f"{name}: cannot be disassembled: {error}") from None
+
+
+def check_code(path: PathLike) -> "tuple[CheckResult, ...]":
+    """Return every static check of an object with what it found, under the launch.json beside it where there is one.
+
+    None for machine code that is not read instruction by instruction (a cubin). Raises as `inspect`.
+    """
+    from nkc.emit.agree import read_launch
+    from nkc.verify.static import checks_of
+
+    beside = Path(path).parent / "launch.json"
+    return checks_of(read_object(path), inspect(path), read_launch(beside) if beside.is_file() else None)
+
+
+def profile(path: PathLike) -> "ProfileRecord":
+    """Return what an emulated run and the listing say of a gfx950 object's performance; it lies beside its launch.json.
+
+    Raises UsageError for another object, and ToolError where it cannot be emulated.
+    """
+    from nkc.emit.agree import read_launch
+    from nkc.verify.static import ISA
+
+    data, name = read_object(path), Path(path).name
+    if inspect(path).isa != ISA:
+        raise UsageError(f"{name}: only {ISA} objects can be profiled without a device")
+    try:
+        from nkc.verify.engines.emulator import EMULATOR_ERRORS, launch_spec
+        from nkc.verify.gfx950.profile_record import profile_object
+        from nkc.verify.gfx950.stand_in import largest_dims
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"{name}: a profile runs the emulator, which needs {error.name} (install nkc[verify])"
+        ) from None
+    launch = read_launch(Path(path).parent / "launch.json")
+    try:
+        return profile_object(data, launch, launch_spec(launch, largest_dims(launch)))
+    except EMULATOR_ERRORS as error:
+        raise ToolError(f"{name}: the emulator cannot run it: {error}") from None
 
 
 def read_object(path: PathLike) -> bytes:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import SM_90, nkc, tree
+from tests.cli.running import GFX950, SM_90, nkc, tree
 
 pytestmark = pytest.mark.toolchain
 
+ABSENT = ("numpy", "torch")
 ROOT = Path(__file__).parents[2]
 
 
@@ -34,6 +35,9 @@ def test_the_wheel_compiles_outside_the_checkout(tmp_path) -> None:
     packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
     # Dependencies come from this environment. Path files inside it, such as an editable nkc's, are not followed.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    # A core install has neither: they come with the extra `verify`.
+    for name in ABSENT:
+        (packages / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name='{name}')\n")
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "install", "--quiet")
     run(*pip, "--no-deps", "--no-index", "--force-reinstall", wheel, cwd=tmp_path)
 
@@ -42,9 +46,14 @@ def test_the_wheel_compiles_outside_the_checkout(tmp_path) -> None:
     assert sorted(path.name for path in (Path(where).parent / "_templates").iterdir()) == sorted(
         path.name for path in (ROOT / "templates").iterdir()
     )
-    contract = tmp_path / "contract.json"
-    contract.write_bytes(SM_90.read_bytes())
-    run(venv / "bin" / "nkc", "compile", "--allow-experimental", contract, "-o", tmp_path / "wheel", cwd=tmp_path)
-    assert nkc("compile", "--allow-experimental", contract, "-o", tmp_path / "checkout").code == 0
+    contracts = []
+    for name, source in (("sm_90", SM_90), ("gfx950", GFX950)):
+        contracts.append(tmp_path / f"{name}.json")
+        contracts[-1].write_bytes(source.read_bytes())
+    run(venv / "bin" / "nkc", "compile", "--allow-experimental", *contracts, "-o", tmp_path / "wheel", cwd=tmp_path)
+    assert nkc("compile", "--allow-experimental", *contracts, "-o", tmp_path / "checkout").code == 0
     assert tree(tmp_path / "wheel") == tree(tmp_path / "checkout")
-    assert any(name.endswith("kernel.cubin") for name in tree(tmp_path / "wheel"))
+    assert {name.rpartition("/")[2] for name in tree(tmp_path / "wheel")} >= {"kernel.cubin", "kernel.hsaco"}
+    (hsaco,) = (tmp_path / "wheel").glob("*/kernel.hsaco")
+    assert "wait_states" in run(venv / "bin" / "nkc", "inspect", hsaco, cwd=tmp_path)
+    assert "s_endpgm" in run(venv / "bin" / "nkc", "inspect", "--disassemble", hsaco, cwd=tmp_path)

@@ -6,6 +6,7 @@ from nkc.cli.parts.console import draw, table
 
 if TYPE_CHECKING:
     from nkc.emit.inspect.resources import Resources
+    from nkc.verify.static import CheckResult
 
 
 def draw_resources(resources: "Resources") -> None:
@@ -34,3 +35,11 @@ def draw_resources(resources: "Resources") -> None:
     for index, argument in enumerate(resources.arguments):
         arguments.add_row(argument.name or str(index), str(argument.offset), str(argument.size), argument.kind or "-")
     draw(drawn, arguments)
+
+
+def draw_checks(checks: "tuple[CheckResult, ...]") -> None:
+    """Print every static check, what holds where it finds nothing, and what it found."""
+    drawn = table("check", "held", "what holds", title="\nstatic checks")
+    for result in checks:
+        drawn.add_row(result.check, "yes" if result.held else "NO", result.told or result.holds)
+    draw(drawn)

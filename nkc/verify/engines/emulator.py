@@ -24,6 +24,8 @@ from nkc.verify.oracles.matrix_unit import MatrixUnit
 from nkc.verify.subject import Subject, tactic_of
 
 ISA = "gfx950"
+EMULATOR_ERRORS = (DecodeError, LaunchError, MissingFeatureError, ObjectError)
+"""What says that an object, or its launch, cannot be emulated, and why."""
 WHOLE_GRID = 512
 """Workgroups up to which a grid runs whole; larger ones are sampled (unless the kernel has atomics)."""
 SAMPLE = 48
@@ -79,7 +81,7 @@ class EmulatorEngine:
         settings = {"model": self.model, "workgroups": chosen, "jobs": self.jobs}
         try:
             report = emulate_both_policies(subject.object, spec, buffers, **settings)
-        except (DecodeError, LaunchError, MissingFeatureError, ObjectError) as error:
+        except EMULATOR_ERRORS as error:
             raise ToolError(f"{launch.symbol}: the emulator cannot run it: {error}") from error
         if launch.workspace.bytes:
             buffers["workspace"] = _bytes(report.outputs["workspace"])
