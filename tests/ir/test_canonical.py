@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from itertools import combinations
@@ -285,3 +286,8 @@ class TestReals:
     def test_the_written_document_keeps_every_bit(self, eps: float) -> None:
         original = _rotation(eps=eps)
         assert read(ir.contract_document(original)) == original
+
+
+def test_a_contract_travels_to_another_process() -> None:
+    original = contract({"$.provenance": {"model": {"name": "a", "layers": [1, 2]}}})
+    assert pickle.loads(pickle.dumps(original)) == original
