@@ -18,10 +18,6 @@ class FrozenMap(dict[K, V]):
     clear = pop = popitem = setdefault = update = _refuse
     __ior__ = _refuse
 
-    def __reduce__(self) -> tuple[type["FrozenMap[K, V]"], tuple[dict[K, V]]]:
-        """Travel to another process as a plain dict: unpickling would fill the map item by item."""
-        return type(self), (dict(self),)
-
     def __reduce__(self) -> tuple[type, tuple[dict[K, V]]]:
         """Let it travel to another process: there it is made whole, because it cannot be filled."""
         return type(self), (dict(self),)
