@@ -9,6 +9,7 @@ import numpy as np
 from nkc.ir.contract import dim_min
 from nkc.verify.bounds import Failure, first_difference
 from nkc.verify.engine import Answer, Engine, EngineName, Run
+from nkc.verify.folded import Folded
 from nkc.verify.oracles.matrix_unit import MatrixUnit
 from nkc.verify.regimes import Recipe, Regime
 from nkc.verify.subject import Judge, Judgement, Subject, dim_values, judge_of
@@ -51,6 +52,8 @@ def verify(subject: Subject, engine: Engine, regimes: Iterable[Regime], *, seed:
 
 def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
     judge = judge_of(subject.contract.operation)
+    if engine.samples(subject):
+        judge = Folded(judge, subject.launch)
     values = dim_values(subject.contract)
     unit = engine.unit(subject)
     runs: list[tuple[Run, Judgement]] = []
@@ -61,12 +64,12 @@ def _row(subject: Subject, engine: Engine, recipe: Recipe) -> Row:
         compared.append(_as_modelled(judge, subject, unit, recipe, dims, run))
     verdicts = [(name, verdict) for _, judged in runs for name, verdict in judged.verdicts.items()]
     checks = {
-        "bit_equal": _all(_bits(run, judged) for run, judged in runs),
-        "repeated": _all(run.repeated for run, _ in runs),
-        "replay": _all(run.replay for run, _ in runs),
-        "outside": _all(run.outside for run, _ in runs),
+        "bit_equal": together(_bits(run, judged) for run, judged in runs),
+        "repeated": together(run.repeated for run, _ in runs),
+        "replay": together(run.replay for run, _ in runs),
+        "outside": together(run.outside for run, _ in runs),
     }
-    model_bits = _all(answer for answer, _ in compared)
+    model_bits = together(answer for answer, _ in compared)
     if engine.model_decides:
         checks["model_bits"] = model_bits
     hazards = tuple(dict.fromkeys(line for run, _ in runs for line in run.hazards))
@@ -136,7 +139,7 @@ def _bits(run: Run, judged: Judgement) -> Answer:
             return Answer.PASSED if run.bits_judged else Answer.NOT_RUN
 
 
-def _all(answers: Iterable[Answer]) -> Answer:
+def together(answers: Iterable[Answer]) -> Answer:
     """Return the answer of several runs: failed if one failed, passed if any passed, else what they all say."""
     found = tuple(answers)
     for answer in (Answer.FAILED, Answer.PASSED, Answer.NOT_RUN):
@@ -167,4 +170,4 @@ def takes_nothing(subject: Subject) -> bool:
     return any(dim_min(dim) == 0 for dim in subject.contract.shape.values())
 
 
-__all__ = ["DEFAULT_SEED", "Row", "choose", "takes_nothing", "verify"]
+__all__ = ["DEFAULT_SEED", "Row", "choose", "takes_nothing", "together", "verify"]

@@ -64,6 +64,9 @@ class Engine(Protocol):
     def unit(self, subject: Subject) -> MatrixUnit | None:
         """Return the model whose every bit this engine is expected to show for the subject, None where none is."""
 
+    def samples(self, subject: Subject) -> bool:
+        """Return whether a run computes a part of the results only (`Run.covered`)."""
+
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run the kernel. Raises ToolError where it cannot be launched at all."""
 

@@ -79,6 +79,10 @@ class FakeEngine:
         del subject
         return self._model
 
+    def samples(self, subject: Subject) -> bool:
+        del subject
+        return False
+
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         self.ran.append(dims)
         recipe = next(recipe for recipe in _recipes() if _same(subject, recipe, dims, tensors))

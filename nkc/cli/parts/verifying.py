@@ -1,6 +1,7 @@
 """One run of `nkc verify`: builds what is not built, picks engines, and runs kernels, on several cores if asked."""
 
 import fnmatch
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -71,24 +72,51 @@ class Session:
             for subjects in gather.build_proofs(tactics, place, toolchain):
                 yield from subjects
 
-    def verify(self, engine: str | None, regimes: Sequence[str], *, seed: int, jobs: int) -> list[Result]:
-        """Run every kernel on every regime."""
+    def verify(
+        self,
+        engine: str | None,
+        regimes: Sequence[str],
+        *,
+        seed: int,
+        jobs: int | None,
+        models: Sequence[str] = ("once",),
+    ) -> list[Result]:
+        """Run every kernel on every regime, under each MFMA model where the emulator runs it.
+
+        jobs: processes; None takes every core for the emulator, and one elsewhere.
+        """
         wanted = EngineName(engine) if engine is not None else None
         chosen = [Regime(regime) for regime in regimes] or list(Regime)
-        engines = all_engines()
-        picked = [(subject, check.choose(subject, engines, wanted)) for subject in self.subjects]
-        for name in sorted({each.name for _, each in picked}):
-            runs = next(each for _, each in picked if each.name == name)
+        tasks = len(self.subjects) * len(chosen) * len(models)
+        share = max(1, (jobs or usable_cores()) // tasks)
+        by_model = [all_engines(model=model, jobs=share) for model in models]
+        picked: list[tuple[Subject, Engine]] = []
+        for subject in self.subjects:
+            first = check.choose(subject, by_model[0], wanted)
+            same = by_model if first.name is EngineName.EMULATOR else by_model[:1]
+            picked += [(subject, engines[first.name]) for engines in same]
+        for name in dict.fromkeys((each.name, each.device()) for _, each in picked):
+            runs = next(each for _, each in picked if (each.name, each.device()) == name)
             note = "" if runs.runs_object else ": the algorithm, not the object"
-            click.echo(f"engine {name.value}{note} ({runs.device()})", err=True)
-        with _progress(len(picked)) as done:
-            if jobs == 1 or any(each.name is EngineName.DEVICE for _, each in picked):
+            click.echo(f"engine {name[0].value}{note} ({name[1]})", err=True)
+        emulated = all(each.name is EngineName.EMULATOR for _, each in picked)
+        processes = min(jobs or (usable_cores() if emulated else 1), len(picked) * len(chosen))
+        with _progress(len(picked) * len(chosen)) as done:
+            if processes == 1 or any(each.name is EngineName.DEVICE for _, each in picked):
                 results = []
                 for subject, each in picked:
-                    results.append((subject, each, check.verify(subject, each, chosen, seed=seed)))
-                    done()
+                    rows: list[check.Row] = []
+                    for regime in chosen:
+                        rows += check.verify(subject, each, [regime], seed=seed)
+                        done()
+                    results.append((subject, each, tuple(rows)))
                 return results
-            return _spread(picked, chosen, seed, jobs, done)
+            return _spread(picked, chosen, seed, processes, done)
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def matching(pattern: str) -> Iterator["Tactic"]:
@@ -103,22 +131,45 @@ def matching(pattern: str) -> Iterator["Tactic"]:
 
 
 def _spread(
-    picked: Sequence[tuple[Subject, Engine]], regimes: list[Regime], seed: int, jobs: int, done: Done
+    picked: Sequence[tuple[Subject, Engine]], regimes: list[Regime], seed: int, processes: int, done: Done
 ) -> list[Result]:
-    """Verify kernels in several processes; the results come back in the order of the kernels."""
+    """Verify every regime of every kernel in several processes; the results come back in the order of the kernels."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with _one_thread_each(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         futures = [
-            (subject, engine, pool.submit(check.verify, subject, engine, regimes, seed=seed))
+            (
+                subject,
+                engine,
+                [pool.submit(check.verify, subject, engine, [regime], seed=seed) for regime in regimes],
+            )
             for subject, engine in picked
         ]
         results = []
-        for subject, engine, future in futures:
-            results.append((subject, engine, future.result()))
-            done()
+        for subject, engine, parts in futures:
+            rows: list[check.Row] = []
+            for part in parts:
+                rows += part.result()
+                done()
+            results.append((subject, engine, tuple(rows)))
         return results
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let processes that start here multiply matrices on one thread: together they have as many as there are cores."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

@@ -66,6 +66,11 @@ class DeviceEngine:
         """Return Hopper's FP8 unit for a kernel that uses it; of others the order inside a block is not known."""
         return HOPPER_FP8 if tactic_of(subject).guarantees.accumulate is Accumulate.TENSOR_CORE_FP8 else None
 
+    def samples(self, subject: Subject) -> bool:
+        """Return False: every workgroup runs."""
+        del subject
+        return False
+
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run once on poisoned outputs between red zones, repeat, then capture a graph and replay it."""
         import torch

@@ -4,12 +4,13 @@ Values hold under the named MFMA model; hazards, memory safety and schedule inde
 has run these kernels on the chip, and nothing this engine says may read as if somebody had.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from nkc.ir.contract import Access as ContractAccess
-from nkc.ir.contract import WorkspaceInit
+from nkc.ir.contract import WorkspaceInit, dim_max
 from nkc.ir.errors import ToolError
 from nkc.ir.launch import ArgumentKind, Launch
 from nkc.verify.engine import Answer, EngineName, Run
@@ -19,6 +20,7 @@ from nkc.verify.gfx950.instruction import DecodeError
 from nkc.verify.gfx950.launch import Access, LaunchArgument, LaunchError, LaunchSpec
 from nkc.verify.gfx950.mfma import MfmaModel
 from nkc.verify.gfx950.operands import MissingFeatureError
+from nkc.verify.gfx950.sampling import choose_workgroups
 from nkc.verify.memory import POISON, Bits, Tensor
 from nkc.verify.oracles.matrix_unit import MatrixUnit
 from nkc.verify.subject import Subject, tactic_of
@@ -29,10 +31,21 @@ EMULATOR_ERRORS = (DecodeError, LaunchError, MissingFeatureError, ObjectError)
 WHOLE_GRID = 512
 """Workgroups up to which a grid runs whole; larger ones are sampled (unless the kernel has atomics)."""
 SAMPLE = 48
+LEAST_SAMPLE = 6
+SAMPLED_WORK = 1 << 31
+"""Product of all dims that a sample covers, where that is fewer workgroups than `SAMPLE`: about a second a 2^28."""
 SERIAL_WAVES = 1
+SERIAL_WORKGROUPS = 16
+SERIAL_SAMPLED = 2
+"""Workgroups that run again, one at a time, from the last: of a whole grid, and of a sampled one."""
 WHOLE_BLOCK = "v_mfma_f32_16x16x128_f8f6f4"
+SAMPLE_SEED = 1
 MFMA_ONCE = MatrixUnit(name="mfma_once", group=128, addend_fraction_bits=None)
 """128 products and the accumulator added without loss, rounded to nearest once."""
+MFMA_SEQUENTIAL = MatrixUnit(name="mfma_sequential", group=1, addend_fraction_bits=None)
+"""One exact product after the other, k ascending, rounded to nearest each time."""
+UNITS = {MfmaModel.ONCE: MFMA_ONCE, MfmaModel.SEQUENTIAL: MFMA_SEQUENTIAL}
+"""Units that the oracle can follow bit by bit; a tree inside a block it cannot."""
 
 _ACCESS = {
     ContractAccess.READ: Access.IN,
@@ -62,44 +75,41 @@ class EmulatorEngine:
         return f"emulator of {ISA}, MFMA model {self.model.value}"
 
     def unit(self, subject: Subject) -> MatrixUnit | None:
-        """Return the unit that adds a whole scale block at once, under the model that rounds such a sum once."""
+        """Return the unit of the model, for kernels whose every MFMA adds a whole scale block to nothing."""
         one_step = tactic_of(subject).kernel.pattern.matrix == (WHOLE_BLOCK,)
-        return MFMA_ONCE if one_step and self.model is MfmaModel.ONCE else None
+        return UNITS.get(self.model) if one_step else None
 
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run with loads into LDS landing early and late, then again backwards; all must agree.
 
-        Backwards is a workgroup at a time, from the last, on the workspace as the first run left it: what depends on
-        who arrives last, or on a counter that is not zero again, shows as another result.
+        Backwards is a workgroup at a time, from the last: some of them, or the whole grid on the workspace as the
+        first run left it, where what depends on who arrives last, or on a counter that is not zero again, shows.
         """
         launch = subject.launch
         spec = launch_spec(launch, dims)
         buffers: dict[str, Bits] = {tensor.name: tensor.storage for tensor in tensors}
         if launch.workspace.bytes:
             buffers["workspace"] = _workspace(launch)
-        chosen = self._chosen(launch)
-        settings = {"model": self.model, "workgroups": chosen, "jobs": self.jobs}
+        chosen = self._chosen(subject)
         try:
-            report = emulate_both_policies(subject.object, spec, buffers, **settings)
+            report = emulate_both_policies(
+                subject.object, spec, buffers, model=self.model, workgroups=chosen, jobs=self.jobs
+            )
         except EMULATOR_ERRORS as error:
             raise ToolError(f"{launch.symbol}: the emulator cannot run it: {error}") from error
         if launch.workspace.bytes:
             buffers["workspace"] = _bytes(report.outputs["workspace"])
-        backwards = tuple(reversed(range(spec.workgroups) if chosen is None else chosen))
         serial = emulate(
             subject.object,
             spec,
             buffers,
             model=self.model,
-            workgroups=backwards,
+            workgroups=_backwards(launch, chosen),
             batch_waves=SERIAL_WAVES,
             checked=False,
         )
         written = [tensor for tensor in tensors if tensor.written]
-        same = all(
-            np.array_equal(_bytes(report.outputs[tensor.name]), _bytes(serial.outputs[tensor.name]))
-            for tensor in written
-        )
+        same = all(_agree(report, serial, tensor.name) for tensor in written)
         covered = {} if chosen is None else {tensor.name: _covered(report, tensor) for tensor in written}
         return Run(
             outputs={tensor.name: _bytes(report.outputs[tensor.name]).view(tensor.storage.dtype) for tensor in written},
@@ -112,15 +122,34 @@ class EmulatorEngine:
             notes={"model": self.model.value, "sampled": f"{report.sampled_fraction:.4g}"},
         )
 
-    def _chosen(self, launch: Launch) -> tuple[int, ...] | None:
-        """Return the workgroups to run: all, or corners, edges and a seeded sample of a large grid."""
+    def samples(self, subject: Subject) -> bool:
+        """Return whether the grid is so large that some of its workgroups stand for all."""
+        return self._chosen(subject) is not None
+
+    def _chosen(self, subject: Subject) -> tuple[int, ...] | None:
+        """Return the workgroups to run: all, or of a large grid corners, middles and a seeded rest."""
+        launch = subject.launch
         total = launch.grid[0] * launch.grid[1] * launch.grid[2]
         if total <= WHOLE_GRID or launch.workspace.bytes:
             return None
-        from nkc.verify.regimes.stream import Stream
+        work = math.prod(dim_max(dim) for dim in subject.contract.shape.values()) // total
+        count = min(SAMPLE, max(LEAST_SAMPLE, SAMPLED_WORK // max(1, work)))
+        return choose_workgroups(launch.grid, count, seed=SAMPLE_SEED)
 
-        drawn = Stream(total, "workgroups").integers((SAMPLE,), 0, total)
-        return tuple(sorted({0, 1, total // 2, total - 2, total - 1, *map(int, drawn)}))
+
+def _backwards(launch: Launch, chosen: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the workgroups to run one at a time, from the last: all of those that share a workspace."""
+    if launch.workspace.bytes:
+        return tuple(reversed(range(launch.grid[0] * launch.grid[1] * launch.grid[2])))
+    if chosen is not None:
+        return (chosen[-1], *chosen[: SERIAL_SAMPLED - 1])
+    return tuple(reversed(choose_workgroups(launch.grid, SERIAL_WORKGROUPS, seed=SAMPLE_SEED)))
+
+
+def _agree(first: EmulationReport, second: EmulationReport, name: str) -> bool:
+    """Return whether a buffer has the same bytes in both wherever the second stored any."""
+    stored = second.written[name]
+    return bool(np.array_equal(_bytes(first.outputs[name])[stored], _bytes(second.outputs[name])[stored]))
 
 
 def launch_spec(launch: Launch, dims: Mapping[str, int]) -> LaunchSpec:

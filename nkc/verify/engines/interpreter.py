@@ -79,6 +79,11 @@ class InterpreterEngine:
         del subject
         return None
 
+    def samples(self, subject: Subject) -> bool:
+        """Return False: every workgroup runs."""
+        del subject
+        return False
+
     def run(self, subject: Subject, tensors: Sequence[Tensor], dims: Mapping[str, int]) -> Run:
         """Run the algorithm on decoded operands, twice where it keeps a workspace, and round what it leaves."""
         programs = _programs(subject)

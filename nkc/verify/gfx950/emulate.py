@@ -215,7 +215,7 @@ def _run_with_grain(
             if missing:
                 break
     names = [item.name for item in launch.arguments if item.value is None and item.access is not Access.IN]
-    owner = {name: arena.owner[slice(*arena.spans[name])].copy() for name in names}
+    owner = {name: arena.owner[slice(*arena.spans[name])] for name in names}
     content = {name: arena.bytes_of(name).copy() for name in names}
     return _Result(
         content=content,
@@ -271,8 +271,9 @@ def _assemble(
 ) -> EmulationReport:
     """Join what the processes found; bytes that two of them wrote are a fault like any other overlap."""
     log = HazardLog()
-    content = {name: part.copy() for name, part in results[0].content.items()}
-    owner = {name: part.copy() for name, part in results[0].owner.items()}
+    content, owner = dict(results[0].content), dict(results[0].owner)
+    if len(results) > 1:  # the others' parts are written into these
+        owner = {name: part.copy() for name, part in owner.items()}
     executed, retired, mnemonics = dict(results[0].executed), dict(results[0].retired), dict(results[0].mnemonics)
     barriers = dict(results[0].barriers)
     log.merge(results[0].hazards)

@@ -123,7 +123,9 @@ def chains_of(contract: Contract, operands: Operands) -> tuple[Chain, ...]:
     return tuple(chain for chain in cut if chain)
 
 
+@lru_cache(maxsize=1)
 def _inputs(contract: Contract, recipe: Recipe, m: int) -> DenseInputs:
+    """Return what the recipe makes, kept from making it to judging with it: nobody writes into it."""
     n, k = contract.exact("n"), contract.exact("k")
     if not contract.scales:
         return dense_bf16_inputs(recipe, m, n, k)
@@ -165,6 +167,7 @@ def _expected(contract: Contract, recipe: Recipe, m: int) -> tuple[F64, F64]:
     return value, bound
 
 
+@lru_cache(maxsize=1)
 def _exact(contract: Contract, recipe: Recipe, m: int) -> NDArray[np.float32]:
     """Return the output of exact data: every partial sum is representable, so the value is the accumulator."""
     operands, bias = _operands(contract, recipe, m)
