@@ -21,6 +21,7 @@ HIDDEN_POINTERS: dict[Language, tuple[str, ...]] = {"triton": ("global_scratch",
 
 _POINTER_BYTES = 8
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # CUtensorMap, by value
+_BANK_BEGIN = 0x210  # of parameters in sm_90's constant bank: what they are aligned by. Source: listings of ptxas 13.5
 
 
 def disagreement(predicate: str, field: str, wanted: object, actual: object) -> Reason:
@@ -42,7 +43,7 @@ def parameter_layout(
     sizes = [(item.name, _size(item)) for item in parameters]
     for name, size in [*sizes, *((name, _POINTER_BYTES) for name in HIDDEN_POINTERS[language])]:
         alignment = min(size, _MAP_ALIGNMENT)
-        offset = -(-offset // alignment) * alignment
+        offset = -(-(_BANK_BEGIN + offset) // alignment) * alignment - _BANK_BEGIN
         layout.append((name, offset, size))
         offset += size
     return tuple(layout)

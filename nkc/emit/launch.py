@@ -55,10 +55,11 @@ def _arguments(contract: Contract, tactic: Tactic, built: CodeObject) -> tuple[L
     """Visible arguments in the contract's order, then what the toolchain appended."""
     visible = contract.arguments or ()
     placed = built.resources.arguments
+    maps = tactic.kernel.tensor_maps(contract, tactic)
     listed = []
     for argument, place in zip(visible, placed, strict=False):
         pointer = argument.type.startswith("ptr<")
-        tensor_map = tactic.kernel.tensor_maps.get(argument.name)
+        tensor_map = maps.get(argument.name)
         kind = ArgumentKind.POINTER if pointer else ArgumentKind.INT32
         listed.append(
             LaunchArgument(

@@ -11,7 +11,7 @@ from nkc.ir.contract import Argument, DType
 from nkc.ir.errors import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from nkc.tactics.tactic import Lowered, Tactic
 
@@ -34,20 +34,20 @@ CUDA_TYPES = {
 """Element types as a kernel in C++ without headers holds them: the bits of what it has no type for."""
 
 
-def parameter(argument: Argument, tactic: "Tactic") -> Parameter:
-    """Return one visible argument as the kernel's parameter, with the promises that the code is compiled on."""
+def parameter(argument: Argument, tactic: "Tactic", maps: "Collection[str]" = ()) -> Parameter:
+    """Return one visible argument as the kernel's parameter, with the promises that the code is compiled on.
+
+    maps: the arguments that are passed as tensor maps.
+    """
     kernel = tactic.kernel
     cuda = kernel.language == "cuda"
     if argument.type == "int32":
         return Parameter(name=argument.name, type="int" if cuda else "i32")
     dtype = DType(argument.type.removeprefix("ptr<").removesuffix(">"))
-    if argument.name in kernel.tensor_maps:
-        kind = "tensor_map"
-    else:
-        kind = f"{CUDA_TYPES[dtype]}*" if cuda else f"*{TRITON_TYPES[dtype]}"
+    kind = f"{CUDA_TYPES[dtype]}*" if cuda else f"*{TRITON_TYPES[dtype]}"
     return Parameter(
         name=argument.name,
-        type=kind,
+        type="tensor_map" if argument.name in maps else kind,
         divisible_by=tactic.promised_alignment(argument.name),
         range_bits=kernel.pointer_range_bits,
     )
@@ -104,10 +104,11 @@ def render(lowered: "Lowered") -> Source:
     """Render the kernel of a lowered contract. Raises ToolError for a template that cannot be rendered."""
     contract, tactic = lowered.contract, lowered.tactic
     assert contract.arguments is not None, "a lowered contract has its arguments"
+    maps = tactic.kernel.tensor_maps(contract, tactic)
     return source(
         tactic.kernel.template,
         tactic.kernel.constants(contract, tactic),
-        parameters=tuple(parameter(argument, tactic) for argument in contract.arguments),
+        parameters=tuple(parameter(argument, tactic, maps) for argument in contract.arguments),
         options=tuple(sorted(tactic.kernel.options.items())),
         language=tactic.kernel.language,
     )

@@ -137,7 +137,7 @@ class CudaDriver:
     def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
         """Return a frame: the launch struct, then the parameters, and the table of their addresses beside it."""
         space = (ctypes.c_uint8 * (MAP_ALIGNMENT + _KERNARGS + len(static)))()
-        shift = -ctypes.addressof(space) % MAP_ALIGNMENT  # tensor maps lie at multiples of 64
+        shift = -ctypes.addressof(space) % MAP_ALIGNMENT  # as a map wants it in device memory
         buffer = (ctypes.c_uint8 * (_KERNARGS + len(static))).from_buffer(space, shift)
         address = ctypes.addressof(buffer)
         ctypes.memmove(address + _KERNARGS, static, len(static))

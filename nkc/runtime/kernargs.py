@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nkc.ir.launch import ArgumentKind, Launch, LaunchArgument
 from nkc.runtime import tensor_map
 from nkc.runtime.errors import BundleError
-from nkc.runtime.tensor_map import MAP_ALIGNMENT, MAP_BYTES
+from nkc.runtime.tensor_map import MAP_BYTES, MAP_OFFSET
 
 # AMDGPU code object metadata, `.value_kind` of hidden arguments (LLVM, AMDGPU usage, code object v5). What follows
 # from the fixed launch is written here; handles of services (queue, hostcall, heap, apertures) are the runtime's to
@@ -142,7 +142,7 @@ def _check_layout(launch: Launch) -> None:
         wanted = _SIZES.get(argument.kind, argument.size)
         if argument.size != wanted or (wanted not in _CODES and wanted != MAP_BYTES):
             raise BundleError(f"{launch.id}: `{argument.name}` is {argument.size} bytes, not a {argument.kind}")
-        if argument.offset < end or argument.offset % min(argument.size, MAP_ALIGNMENT):
+        if argument.offset < end or argument.offset % min(argument.size, MAP_OFFSET):
             raise BundleError(f"{launch.id}: `{argument.name}` at byte {argument.offset} overlaps or is misaligned")
         if argument.kind is ArgumentKind.INT32 and argument.dim is None:
             raise BundleError(f"{launch.id}: `{argument.name}` carries no dim, so nobody knows its value")

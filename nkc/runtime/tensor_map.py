@@ -12,6 +12,8 @@ from nkc.runtime.errors import BundleError
 
 MAP_BYTES = 128
 MAP_ALIGNMENT = 64
+MAP_OFFSET = 16
+"""What a map's offset is a multiple of: parameters begin at 0x210 of sm_90's bank, and 64 divides 0x210 + 48."""
 _KEPT = 4096
 # What cuTensorMapEncodeTiled asks of addresses and of every stride but the contiguous one.
 _TMA_ALIGNMENT = 16
@@ -74,10 +76,10 @@ def check(launch: Launch) -> None:
         guard = guards.get(argument.name)
         if guard is None or len(guard.shape) != len(argument.tensor_map.box):
             raise BundleError(f"{launch.id}: the map of `{argument.name}` has other axes than its tensor")
-        if argument.size != MAP_BYTES or argument.offset % MAP_ALIGNMENT:
+        if argument.size != MAP_BYTES or argument.offset % MAP_OFFSET:
             where = f"{argument.size} bytes at {argument.offset}"
             raise BundleError(
-                f"{launch.id}: the map of `{argument.name}` is {where}, not {MAP_BYTES} at a multiple of 64"
+                f"{launch.id}: the map of `{argument.name}` is {where}, not {MAP_BYTES} at a multiple of {MAP_OFFSET}"
             )
         if guard.alignment % _TMA_ALIGNMENT or not all(1 <= each <= _MAX_BOX for each in argument.tensor_map.box):
             raise BundleError(f"{launch.id}: TMA cannot copy `{argument.name}` (16-byte addresses, boxes of 1 to 256)")

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nkc.ir import operations
-from nkc.ir.contract import Contract, Layout, dim_max
+from nkc.ir.contract import Contract, Layout, MultipleOf, dim_max
 from nkc.ir.operation import Operand
 from nkc.ir.scales import leading_extent
-from nkc.tactics.predicate import clamp, failed
+from nkc.tactics.predicate import clamp, failed, show
 from nkc.tactics.reason import Reason
 
 INT32_MAX = (1 << 31) - 1
@@ -85,6 +85,29 @@ class ScaleOffsetsFitInt32:
             f"{largest} with {groups} groups of {leading}",
             fitting if fitting >= rows else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ScalesPitch:
+    """M-major scales whose rows lie so many elements, or a multiple, apart for every value of a bounded dim."""
+
+    operand: str
+    multiple_of: int
+    why: str = ""
+    name = "scales_pitch"
+
+    def check(self, contract: Contract) -> Reason | None:
+        """Divide the leading dimension, or what it is padded to; the layout itself is another predicate's."""
+        scale = contract.scales.get(self.operand)
+        if scale is None or scale.layout is not Layout.M_MAJOR:
+            return None
+        leading = scale.leading_dim
+        steps = leading.multiple_of if isinstance(leading, MultipleOf) else leading
+        if steps is not None and steps % self.multiple_of == 0:
+            return None
+        wanted = f"a multiple of {self.multiple_of}" + (f" ({self.why})" if self.why else "")
+        nearest = None if steps is None else -(-steps // self.multiple_of) * self.multiple_of
+        return failed(self.name, f"$.scales.{self.operand}.leading_dim", wanted, show(leading), nearest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Kernel:
 
     constants: what the template places, computed for one lowered contract. options: of the toolchain, all explicit.
     decided_by: files, beside those of every kernel, the operation and the tactic's folder, that can move the code.
-    tensor_maps: arguments that the kernel takes as tensor maps by value, and how each is made.
+    tensor_maps: arguments of a contract that the kernel takes as tensor maps by value, and how each is made.
     """
 
     template: str
@@ -50,7 +50,7 @@ class Kernel:
     pattern: CodePattern
     pointer_range_bits: int | None = None
     decided_by: tuple[str, ...] = ()
-    tensor_maps: Mapping[str, TensorMap] = field(default_factory=dict)
+    tensor_maps: Callable[[Contract, "Tactic"], Mapping[str, TensorMap]] = lambda _contract, _tactic: {}
 
     @property
     def language(self) -> Literal["triton", "cuda"]:

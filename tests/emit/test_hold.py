@@ -11,10 +11,12 @@ from nkc.emit.hold import hold, parameter_layout
 from nkc.emit.inspect import MatrixUse, inspect
 from nkc.emit.render import render
 from nkc.emit.source import CodeObject, Parameter, Source, Toolchain
+from nkc.ir import targets
 from nkc.ir.contract import Code, Contract, Launch, Lds
 from nkc.tactics import Tactic, tactics_of
 from nkc.tactics.reason import StageName
 from nkc.tactics.tactic import Lowered
+from tests.fixtures.toolchain import FakeToolchain
 
 OBJECTS = Path(__file__).parent / "objects"
 
@@ -184,3 +186,32 @@ def test_global_scratch_and_another_code_are_found() -> None:
     assert actual == f"triton {MFMA.source.digest}"
     same = Code(language="triton", digest=MFMA.source.digest)
     assert MFMA.reasons(contract=msgspec.structs.replace(MFMA.contract, code=same)) == []
+
+
+def test_kernels_in_cxx_have_no_hidden_pointers_and_maps_lie_at_multiples_of_64_of_the_bank() -> None:
+    """sm_90's parameters begin at 0x210 of their constant bank, so the first map has offset 48."""
+    parameters = (
+        Parameter(name="a", type="tensor_map"),
+        Parameter(name="b_scales", type="float*"),
+        Parameter(name="out", type="tensor_map"),
+        Parameter(name="m", type="int"),
+    )
+    assert parameter_layout(parameters, "cuda") == (
+        ("a", 48, 128),
+        ("b_scales", 176, 8),
+        ("out", 240, 128),
+        ("m", 368, 4),
+    )
+
+
+def test_a_kernel_without_a_matrix_unit_shows_its_fused_multiply_adds_and_nothing_else() -> None:
+    chosen = tactic("sm_90.dense.fp8_gemv_r4_w8")
+    contract = chosen.lower(chosen.proofs(chosen)[0], chosen)
+    source = render(Lowered(contract=contract, tactic=chosen))
+    built = FakeToolchain().compile(source, targets.get("sm_90"))
+    held = Case(built=built, source=source, contract=contract, tactic=chosen)
+    assert held.reasons() == []
+    assert held.saying(fp32_fma=63) == [("object_fp32_fma", "$.numerics.accumulate", "at least 64 FFMA", "63")]
+    assert held.saying(matrix=(MatrixUse(mnemonic="HMMA", count=1),)) == [
+        ("object_matrix_instructions", "$.numerics.accumulate", "only none", "HMMA")
+    ]

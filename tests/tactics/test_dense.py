@@ -54,7 +54,9 @@ def test_its_proofs_reach_tails_ranges_outputs_and_epilogues(tactic: Tactic) -> 
     assert {proof.dtypes["out"] for proof in proofs} == {DType.BF16, DType.FP32}
     assert {proof.epilogue.kind for proof in proofs} == {"identity", "bias"}
     if any(proof.scales for proof in proofs):
-        assert {proof.scales["a"].layout for proof in proofs} == {Layout.ROW_MAJOR, Layout.M_MAJOR}
+        m_major = p.Equals("$.scales.a.layout", Layout.M_MAJOR) in tactic.requires
+        layouts = {Layout.M_MAJOR} if m_major else {Layout.ROW_MAJOR, Layout.M_MAJOR}
+        assert {proof.scales["a"].layout for proof in proofs} == layouts
 
 
 @pytest.mark.parametrize("tactic", TACTICS, ids=_name)
@@ -67,7 +69,12 @@ def test_the_grid_covers_every_tile_at_the_largest_m(tactic: Tactic) -> None:
         assert tactic.schedule.tile is not None
         tile_m, tile_n, _ = tactic.schedule.tile
         m_tiles, n_tiles = -(-dim_max(proof.shape["m"]) // tile_m), -(-proof.exact("n") // tile_n)
-        assert lowered.launch.grid == (m_tiles * n_tiles * (tactic.schedule.split_k or 1), 1, 1)
+        workgroups = m_tiles * n_tiles * (tactic.schedule.split_k or 1)
+        if tactic.family == "sm_90.dense.fp8_tma":  # persistent, in pairs where two share a tile of A
+            pair = 2 if tactic.name.endswith("_pair") else 1
+            units = targets.get(tactic.target).compute_units
+            workgroups = pair * min(m_tiles * -(-n_tiles // pair), units // pair)
+        assert lowered.launch.grid == (workgroups, 1, 1)
         assert lowered.launch.block == ((tactic.schedule.waves or 0) * proof.target.wave, 1, 1)
         assert lowered.schedule == tactic.schedule
         assert lowered.workspace is not None
@@ -113,15 +120,17 @@ def _beyond_int32(tactic: Tactic, predicate: addressing.OffsetsFitInt32, contrac
     tile_k = tactic.schedule.tile[2]
     least_k = _limit(tactic, p.AtLeast, "$.shape.k", tile_k)
     most_m = _limit(tactic, p.AtMost, "$.shape.m", 1 << 16)
+    steps = [one.divisor for one in tactic.requires if isinstance(one, p.MultipleOf) and one.field == "$.shape.n"]
+    step_n = max(steps, default=1)
     size = contract.dtypes[predicate.operand].size_bytes if predicate.unit is OffsetUnit.BYTES else 1
     match predicate.operand:
         case "a":
-            m, n, k = most_m, 1, (1 << 31) // (most_m * size) // tile_k * tile_k + tile_k
+            m, n, k = most_m, step_n, (1 << 31) // (most_m * size) // tile_k * tile_k + tile_k
             k = max(k, least_k)
         case "b":
             m, n, k = 1, 4096, (1 << 31) // (4096 * size) // tile_k * tile_k + tile_k
         case _:
-            m, n, k = most_m, (1 << 31) // (most_m * size) + 1, least_k
+            m, n, k = most_m, (1 << 31) // (most_m * size) // step_n * step_n + step_n, least_k
     return put(put(put(contract, "$.shape.m", m), "$.shape.n", n), "$.shape.k", k)
 
 
@@ -162,6 +171,8 @@ def near_miss(tactic: Tactic, predicate: Predicate, contract: Contract, chip: Ch
             longer = put(contract, "$.shape.k", contract.exact("k") + tactic.schedule.tile[2])
             padded = put(longer, f"$.scales.{operand}.layout", Layout.M_MAJOR)
             return put(padded, f"$.scales.{operand}.leading_dim", 1 << 31)
+        case addressing.ScalesPitch(operand=operand, multiple_of=multiple):
+            return put(contract, f"$.scales.{operand}.leading_dim", 1024 + multiple // 2)
         case addressing.Aligned(argument=argument, bytes=size):
             return put(contract, f"$.alignment.{argument}", size // 2)
         case p.Declares():

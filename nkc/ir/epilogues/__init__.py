@@ -12,7 +12,8 @@ from nkc.ir.contract import DType
 class EpilogueKind:
     """One kind of epilogue.
 
-    triton: the expression of the fp32 result, in terms of `acc` (and `bias_row`, `gate`, `up` where it has them).
+    triton: the expression of the fp32 result, in terms of `acc` (and `bias_row`, `gate`, `up` where it has them). cuda:
+    the same in C++; None where no kernel in C++ has it.
     bias_dtypes: what a bias vector over n may be; empty where there is none. gated: columns are gate and up.
     error: what it loses of its result y on its own, as a formula; None where it loses nothing. bound: as a number, `-`
     where that hangs on the argument.
@@ -21,6 +22,7 @@ class EpilogueKind:
     kind: str
     meaning: str
     triton: str
+    cuda: str | None = None
     bias_dtypes: tuple[DType, ...] = ()
     gated: bool = False
     error: str | None = None

@@ -12,6 +12,7 @@ EPILOGUE = EpilogueKind(
     kind="bias",
     meaning="acc + bias[n]",
     triton="tl.fma(acc, 1.0, bias_row)",
+    cuda="__fadd_rn(acc, bias_row)",
     bias_dtypes=(DType.BF16, DType.FP32),
     error="u |y|",
     bound=f"{U:.3g} |y|",

@@ -2,4 +2,4 @@
 
 from nkc.ir.epilogues import EpilogueKind
 
-EPILOGUE = EpilogueKind(kind="identity", meaning="acc", triton="acc")
+EPILOGUE = EpilogueKind(kind="identity", meaning="acc", triton="acc", cuda="acc")

@@ -53,6 +53,20 @@ def workspace(contract: Contract, tactic: Tactic) -> Workspace:
     return Workspace(bytes=size, alignment=WORKSPACE_ALIGNMENT, init=WorkspaceInit.ZERO)
 
 
+def lower_persistent(contract: Contract, tactic: Tactic, *, cluster: int) -> Contract:
+    """Fill in what the contract leaves open for workgroups that walk over tiles: one a compute unit, or fewer tiles.
+
+    cluster: workgroups, neighbours along n, that share a row of tiles; the grid is whole clusters.
+    """
+    m_tiles, n_tiles = tiles(contract, tactic)
+    units = targets.get(contract.target.arch).compute_units
+    walkers = min(m_tiles * ceil_div(n_tiles, cluster), units // cluster)
+    lowered = lower(contract, tactic)
+    assert lowered.launch is not None
+    launch = msgspec.structs.replace(lowered.launch, grid=(walkers * cluster, 1, 1))
+    return msgspec.structs.replace(lowered, launch=launch)
+
+
 def lower(contract: Contract, tactic: Tactic) -> Contract:
     """Fill in what the contract leaves open. The grid is one-dimensional: pieces of k outermost, then tiles."""
     m_tiles, n_tiles = tiles(contract, tactic)

@@ -34,6 +34,44 @@ def bf16_proofs(tactic: Tactic) -> tuple[Contract, ...]:
     return _proofs(tactic, DType.BF16)
 
 
+def tma_proofs(tactic: Tactic) -> tuple[Contract, ...]:
+    """Return the proof set of a persistent kernel that copies tiles and M-major scales by TMA.
+
+    One scale block along k; several tiles a CTA, more blocks than stages and than scales that a warp holds at once,
+    tails of m and n, fp32 results; bounded m; bias. Products of n stay below what is predicted bit by bit.
+    """
+    assert tactic.schedule.tile is not None
+    tile_m, tile_n, _ = tactic.schedule.tile
+    bias, fp8 = Epilogue(kind="bias", dtype=DType.BF16), DType.FP8_E4M3
+    n = max(tile_n, 128)
+    return (
+        _contract(tactic, fp8, m=tile_m, n=n, k=128, out=DType.BF16, m_major=True),
+        _contract(tactic, fp8, m=tile_m - 3, n=n + 72, k=67 * 128, out=DType.FP32, m_major=True),
+        _contract(tactic, fp8, m=Bounded(min=0, max=2 * tile_m + 8), n=3 * n + 64, k=640, out=DType.BF16, m_major=True),
+        _contract(tactic, fp8, m=9 * tile_m + 5, n=14 * tile_n + 40, k=256, out=DType.BF16, m_major=True),
+        _contract(tactic, fp8, m=tile_m + 1, n=n + 40, k=1152, out=DType.FP32, m_major=True, epilogue=bias),
+    )
+
+
+def gemv_proofs(tactic: Tactic) -> tuple[Contract, ...]:
+    """Return the proof set of a kernel for one row whose warps share k in chunks of 512.
+
+    One scale block, where most warps have nothing; a chunk for every warp, and tails of k and n; bounded m with M-major
+    scales and whole rounds alone; bias.
+    """
+    assert tactic.schedule.tile is not None
+    assert tactic.schedule.waves is not None
+    whole = 512 * tactic.schedule.waves
+    bias = Epilogue(kind="bias", dtype=DType.BF16)
+    fp8 = DType.FP8_E4M3
+    return (
+        _contract(tactic, fp8, m=1, n=128, k=128, out=DType.BF16),
+        _contract(tactic, fp8, m=1, n=203, k=whole + 640, out=DType.FP32),
+        _contract(tactic, fp8, m=Bounded(min=0, max=1), n=192, k=5 * whole, out=DType.BF16, m_major=True),
+        _contract(tactic, fp8, m=1, n=165, k=3 * whole + 384, out=DType.FP32, epilogue=bias),
+    )
+
+
 def _proofs(tactic: Tactic, operand: DType) -> tuple[Contract, ...]:
     assert tactic.schedule.tile is not None
     tile_m, tile_n, tile_k = tactic.schedule.tile

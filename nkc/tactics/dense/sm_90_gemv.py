@@ -1,0 +1,137 @@
+"""dense on sm_90 for one row of activations: fp32 throughout, e4m3 decoded exactly, no matrix unit.
+
+One row needs the bandwidth and nothing else, so the products that a matrix unit would make for 7 or 15 absent rows are
+not missed, and `matrix_unit_fp32` costs no more than the FP8 unit's 13 bits.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nkc.ir import operations
+from nkc.ir.contract import Accumulate, Combine, Contract, DType, Layout
+from nkc.ir.scales import leading_extent
+from nkc.tactics.addressing import Aligned, OffsetUnit, offsets_fit_int32
+from nkc.tactics.dense import cuda
+from nkc.tactics.dense.kernel import symbol
+from nkc.tactics.dense.plan import lower, schedule, tile_of
+from nkc.tactics.dense.proofs import gemv_proofs
+from nkc.tactics.dense.requirements import ALIGNMENT
+from nkc.tactics.hardware import LdsFits, TargetHas
+from nkc.tactics.predicate import Predicate, Serves, at_most, dtypes, equals, multiple_of, one_of
+from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+
+BLOCK_K = 128
+CHUNK = 512
+"""Elements of k that a warp takes at once: 16 bytes a lane."""
+
+
+class Row(NamedTuple):
+    """One shape of CTA. depth: chunks whose loads a warp has under way. ctas: of a multiprocessor, for registers."""
+
+    rank: int
+    rows: int
+    warps: int
+    depth: int
+    ctas: int
+
+
+ROWS = (
+    Row(1, 4, 8, 1, 4),
+    Row(2, 2, 4, 2, 8),
+    Row(2, 4, 4, 1, 8),
+    Row(3, 4, 3, 1, 10),
+    Row(3, 4, 5, 1, 6),
+    Row(4, 8, 1, 1, 24),
+)
+
+
+def constants(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
+    """Return the template's constants: rounds of `depth` chunks a warp, then what is left of k."""
+    _, rows, _ = tile_of(tactic)
+    warps, depth = tactic.schedule.waves, tactic.schedule.stages
+    assert warps is not None
+    assert depth is not None
+    n, k = contract.exact("n"), contract.exact("k")
+    a = operations.get("dense").operand("a")
+    a_scale = contract.scales["a"]
+    rounds = k // (CHUNK * warps * depth)
+    left = k - rounds * CHUNK * warps * depth
+    return {
+        "symbol": symbol(contract, tactic),
+        "parameters": cuda.parameters(contract, tactic),
+        "rows": rows,
+        "warps": warps,
+        "threads": 32 * warps,
+        "ctas_per_unit": tactic.kernel.options["ctas_per_unit"],
+        "chunk": CHUNK,
+        "n": n,
+        "k": k,
+        "n_tail": n % rows != 0,
+        "scale_block_n": contract.scales["b"].block[0],
+        "scale_block_k": BLOCK_K,
+        "k_blocks": k // BLOCK_K,
+        "a_scale_stride": 1 if a_scale.layout is Layout.ROW_MAJOR else leading_extent(contract, a, "m").of({"m": 1}),
+        "last_row": n - 1,
+        "rounds": rounds,
+        "round_chunks": warps * depth,
+        "round_steps": [step * warps for step in range(depth)],
+        "rest_first": rounds * warps * depth,
+        "rest_steps": [step * warps for step in range(-(-left // (CHUNK * warps)))],
+        "rest_guarded": left % (CHUNK * warps) != 0,
+        **cuda.finish(contract, column="n_out"),
+    }
+
+
+def _requires(row: Row) -> tuple[Predicate, ...]:
+    dense = operations.get("dense")
+    return (
+        TargetHas("ocp_fp8", "$.dtypes.a"),
+        *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
+        equals("$.scales.a.block", (1, BLOCK_K)),
+        equals("$.scales.b.block", (128, BLOCK_K)),
+        one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
+        equals("$.scales.b.layout", Layout.ROW_MAJOR),
+        multiple_of("$.shape.k", BLOCK_K, why="a lane's 16 elements have one scale"),
+        equals("$.layouts.a", Layout.ROW_MAJOR),
+        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
+        equals("$.layouts.out", Layout.ROW_MAJOR),
+        one_of("$.epilogue.kind", "identity", "bias"),
+        Serves("$.numerics.accumulate", Accumulate.MATRIX_UNIT_FP32),
+        Serves("$.numerics.combine", Combine.FIXED_ORDER),
+        at_most("$.shape.m", 1, why="it multiplies one row of activations"),
+        *(offsets_fit_int32(dense.operand(name), OffsetUnit.ELEMENTS) for name in ("a", "out")),
+        LdsFits(row.rows * row.warps * 4),
+        Aligned("a", ALIGNMENT),
+        Aligned("b", ALIGNMENT),
+    )
+
+
+def _tactic(row: Row) -> Tactic:
+    geometry = f"r{row.rows}_w{row.warps}"
+    return Tactic(
+        name=f"sm_90.dense.fp8_gemv_{geometry}",
+        operation="dense",
+        target="sm_90",
+        rank=row.rank,
+        requires=_requires(row),
+        guarantees=Guarantees(
+            accumulate=Accumulate.MATRIX_UNIT_FP32,
+            combine=Combine.FIXED_ORDER,
+            deterministic=True,
+            graph_capture=True,
+        ),
+        schedule=schedule((1, row.rows, BLOCK_K), waves=row.warps, stages=row.depth),
+        lower=lower,
+        kernel=Kernel(
+            template="cuda/dense_fp8_gemv.cu.j2",
+            constants=constants,
+            options={**cuda.OPTIONS, "ctas_per_unit": row.ctas, "dynamic_lds_bytes": 0},
+            pattern=CodePattern(matrix=(), at_least=0, fp32_fma=16 * row.rows),
+        ),
+        geometry=geometry,
+        proofs=gemv_proofs,
+        note=f"{row.rows} weight rows a CTA, {row.warps} warps share k, fp32 FMA",
+    )
+
+
+TACTICS = tuple(map(_tactic, ROWS))

@@ -1,0 +1,209 @@
+"""dense on sm_90 for many rows: persistent CTAs, tiles and scales by TMA, the FP8 tensor core, ascending blocks.
+
+One warp copies; its barrier counts the bytes of both tiles and of the activation scales, so that nothing else waits for
+memory. Two warpgroups multiply: while one promotes, the other's products run, or (`ahead`) those of its own next block.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from math import gcd
+from typing import Literal, NamedTuple
+
+from nkc.ir import operations, targets
+from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout
+from nkc.ir.launch import TensorMap
+from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, ScalesPitch, offsets_fit_int32
+from nkc.tactics.dense import cuda
+from nkc.tactics.dense.kernel import GROUP_M, symbol
+from nkc.tactics.dense.plan import ceil_div, lower_persistent, schedule, tile_of, tiles
+from nkc.tactics.dense.proofs import tma_proofs
+from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
+from nkc.tactics.hardware import LdsFits, TargetHas
+from nkc.tactics.predicate import Predicate, Serves, dtypes, equals, multiple_of, one_of
+from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+
+BLOCK_K = 128
+GROUP_ROWS = 64
+"""Rows that a warpgroup multiplies at once."""
+
+_BARRIER_BYTES = 8
+_RESULT_BYTES = DType.BF16.size_bytes
+_MAX_PIECE = 64  # columns of bf16 that one swizzled row of shared memory holds
+_SWIZZLES: dict[int, Literal[32, 64, 128]] = {16: 32, 32: 64, 64: 128}
+
+
+class Row(NamedTuple):
+    """One tile. cluster: CTAs that share a tile of A. ahead: products of the next block run under a promotion.
+
+    Ranks follow an H200 (eleven shapes; 128, 512 and 4096 rows): above 256 rows 128x128 was the fastest most often.
+    Which tile fills whole waves decides, and a tuning row knows that. Up to 256 rows Triton's small tiles come first.
+    """
+
+    rank: int
+    tile_m: int
+    tile_n: int
+    cluster: int = 1
+    ahead: bool = False
+
+
+ROWS = (
+    Row(62, 128, 128, ahead=True),
+    Row(63, 128, 192),
+    Row(64, 256, 128, cluster=2),
+    Row(65, 128, 160),
+    Row(66, 128, 64, ahead=True),
+)
+
+
+def _groups(row: Row) -> int:
+    """Return how many warpgroups multiply."""
+    return 1 if row.tile_m == GROUP_ROWS else 2
+
+
+def _piece(row: Row) -> int:
+    """Return the columns of a piece of the result: the most that a swizzled row holds and that divide the tile."""
+    return gcd(row.tile_n, _MAX_PIECE)
+
+
+def _stage_bytes(row: Row) -> int:
+    """Return a stage's bytes: a tile of A, one of B, and a scale for each row."""
+    return (row.tile_m + row.tile_n) * BLOCK_K + row.tile_m * DType.FP32.size_bytes
+
+
+def _stages(row: Row) -> int:
+    """Return the stages that fit beside the pieces of the result and two barriers each."""
+    room = targets.get("sm_90").lds_bytes - row.tile_m * row.tile_n * _RESULT_BYTES
+    return room // (_stage_bytes(row) + 2 * _BARRIER_BYTES)
+
+
+def _lds_bytes(row: Row) -> int:
+    return _stages(row) * (_stage_bytes(row) + 2 * _BARRIER_BYTES) + row.tile_m * row.tile_n * _RESULT_BYTES
+
+
+def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, TensorMap]:
+    """Return the maps: 128-byte swizzled tiles, of which a CTA of a pair copies half of A; scales; bf16 pieces."""
+    del tactic
+    maps = {
+        "a": TensorMap(box=(row.tile_m // row.cluster, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+        "b": TensorMap(box=(row.tile_n, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+        "a_scales": TensorMap(box=(row.tile_m, 1), swizzle_bytes=0),
+    }
+    if contract.dtypes["out"] is DType.BF16:
+        piece = _piece(row)
+        maps["out"] = TensorMap(box=(GROUP_ROWS, piece), swizzle_bytes=_SWIZZLES[piece])
+    return maps
+
+
+def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, object]:
+    """Return the template's constants."""
+    assert contract.launch is not None
+    assert contract.launch.grid is not None
+    tile_m, tile_n, _ = tile_of(tactic)
+    n, m = contract.exact("n"), contract.shape["m"]
+    stages, groups, piece = _stages(row), _groups(row), _piece(row)
+    _, n_tiles = tiles(contract, tactic)
+    sums = tile_n // 2
+    two = BLOCK_K % tile_n != 0 and tile_n % BLOCK_K != 0
+    scale_width = gcd(tile_n, BLOCK_K) if two else tile_n
+    at_b = stages * tile_m * BLOCK_K
+    at_pieces = at_b + stages * tile_n * BLOCK_K
+    at_scales = at_pieces + tile_m * tile_n * _RESULT_BYTES
+    maps = tensor_maps(contract, tactic, row=row)
+    return {
+        "symbol": symbol(contract, tactic),
+        "parameters": cuda.parameters(contract, tactic),
+        "maps": sorted(maps),
+        "m": "m" if isinstance(m, Bounded) else str(m),
+        "n": n,
+        "tile_m": tile_m,
+        "tile_n": tile_n,
+        "stages": stages,
+        "groups": groups,
+        "parts": tile_m // (GROUP_ROWS * groups),
+        "threads": 128 * (1 + groups),
+        "cluster": row.cluster,
+        "walkers": contract.launch.grid[0] // row.cluster,
+        "column_tiles": ceil_div(n_tiles, row.cluster),
+        "group_m": GROUP_M,
+        "k_blocks": contract.exact("k") // BLOCK_K,
+        "last_scale_row": ceil_div(n, BLOCK_K) - 1,
+        "ahead": row.ahead,
+        "two_scale_rows": two,
+        "scale_width": scale_width,
+        "scale_columns": tile_n // scale_width,
+        "sums": sums,
+        "accumulators": list(range(sums)),
+        "operand_a": sums,
+        "operand_b": sums + 1,
+        "keep": sums + 2,
+        "a_bytes": tile_m * BLOCK_K,
+        "b_bytes": tile_n * BLOCK_K,
+        "stage_bytes": _stage_bytes(row),
+        "releases": 4 * groups * row.cluster,
+        "at_b": at_b,
+        "at_pieces": at_pieces,
+        "at_scales": at_scales,
+        "at_barriers": at_scales + stages * tile_m * DType.FP32.size_bytes,
+        "piece": piece if "out" in maps else 0,
+        "pieces": tile_n // piece,
+        "pieces_bytes": tile_m // groups * tile_n * _RESULT_BYTES,
+        "swizzle_rows": _MAX_PIECE // piece,
+        **cuda.finish(contract, column="column"),
+    }
+
+
+def _requires(row: Row) -> tuple[Predicate, ...]:
+    dense = operations.get("dense")
+    return (
+        TargetHas("ocp_fp8", "$.dtypes.a"),
+        *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
+        equals("$.scales.a.block", (1, BLOCK_K)),
+        equals("$.scales.b.block", (128, BLOCK_K)),
+        equals("$.scales.a.layout", Layout.M_MAJOR),
+        equals("$.scales.b.layout", Layout.ROW_MAJOR),
+        ScalesPitch("a", 4, why="TMA wants 16 bytes between rows of scales"),
+        multiple_of("$.shape.k", BLOCK_K, why="a stage is one scale block along k"),
+        multiple_of("$.shape.n", 8, why="TMA wants 16 bytes between rows of results"),
+        equals("$.layouts.a", Layout.ROW_MAJOR),
+        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
+        equals("$.layouts.out", Layout.ROW_MAJOR),
+        one_of("$.epilogue.kind", "identity", "bias"),
+        Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
+        Serves("$.numerics.combine", Combine.ASCENDING),
+        *(offsets_fit_int32(dense.operand(name), OffsetUnit.ELEMENTS) for name in ("a", "b", "out")),
+        ScaleOffsetsFitInt32("a", OffsetUnit.ELEMENTS),
+        LdsFits(_lds_bytes(row)),
+        *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS if pointer not in ("bias", "workspace")),
+    )
+
+
+def _tactic(row: Row) -> Tactic:
+    stages = _stages(row)
+    detail = "_pair" * (row.cluster == 2) + "_ahead" * row.ahead
+    return Tactic(
+        name=f"sm_90.dense.fp8_tma_{row.tile_m}x{row.tile_n}x{BLOCK_K}_s{stages}{detail}",
+        operation="dense",
+        target="sm_90",
+        rank=row.rank,
+        requires=_requires(row),
+        guarantees=Guarantees(
+            accumulate=Accumulate.TENSOR_CORE_FP8,
+            combine=Combine.ASCENDING,
+            deterministic=True,
+            graph_capture=True,
+        ),
+        schedule=schedule((row.tile_m, row.tile_n, BLOCK_K), waves=4 * (1 + _groups(row)), stages=stages),
+        lower=partial(lower_persistent, cluster=row.cluster),
+        kernel=Kernel(
+            template="cuda/dense_fp8_tma.cu.j2",
+            constants=partial(constants, row=row),
+            options={**cuda.OPTIONS, "dynamic_lds_bytes": _lds_bytes(row)},
+            pattern=CodePattern(matrix=("QGMMA",)),
+            tensor_maps=partial(tensor_maps, row=row),
+        ),
+        proofs=tma_proofs,
+        note="persistent, tiles and scales by TMA",
+    )
+
+
+TACTICS = tuple(map(_tactic, ROWS))
