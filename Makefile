@@ -14,7 +14,7 @@ PIP           := -m pip --disable-pip-version-check install --quiet --quiet
 
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup example test check fmt format lint types test-oldest bench-select bench-compile bench-startup mutants clean
+.PHONY: help setup example test check fmt format lint types test-oldest bench-select bench-compile bench-startup mutants mutants-gfx950 clean
 
 help:
 	@echo 'make example        set up, compile one real contract for gfx950 and sm_90, and explain both'
@@ -25,6 +25,7 @@ help:
 	@echo 'make test-oldest    compile the examples with the oldest Triton that is claimed, 3.6'
 	@echo 'make bench-startup  time --help, id, check and explain; bench-select, bench-compile likewise'
 	@echo 'make mutants        seed faults into kernels and oracles; every one has to be caught (about two minutes)'
+	@echo 'make mutants-gfx950 damage gfx950 machine code; what the emulator catches, by detector (minutes; the tests run a sample)'
 	@echo 'make clean          remove build/ and the virtual environments'
 
 setup: $(READY)
@@ -76,6 +77,9 @@ bench-compile bench-startup: bench-%: $(READY)
 
 mutants: $(READY)
 	$(BIN)/python benchmarks/mutants.py
+
+mutants-gfx950: $(READY)
+	$(BIN)/python -m tests.verify.gfx950.run_mutants --jobs $$(nproc)
 
 clean:
 	rm -rf build $(VENV) $(OLDEST)

@@ -121,6 +121,30 @@ def test_the_emulator_runs_the_object_of_a_tactic_s_proofs(tmp_path) -> None:
 
 
 @pytest.mark.toolchain
+def test_all_models_have_rows_of_their_own_and_claims_are_listed_apart() -> None:
+    asked = ("--tactic", "gfx950.dense.fp8_mfma_16x64x128_s3", "--engine", "emulator", "--regime", "exact")
+    done = nkc("verify", *asked, "--model", "all")
+    assert done.code == 0, done.err
+    assert [line.rpartition(" ")[2] for line in done.errors] == ["once)", "sequential)", "tree)"]
+    every, one = done.out.split("holds under every model of the matrix unit")[1].split("holds under one model")
+    assert re.search(r"bit-equal to the oracle on exact data +(\d+) of \1$", every, re.M)
+    assert re.search(r"no race, no missing wait or barrier, nothing undefined is read +(\d+) of \1$", every, re.M)
+    assert re.search(r"bit-exact under model once +(\d+) of \1$", one, re.M)
+    assert re.search(r"bit-exact under model tree +0 of (\d+) +\1 not predicted$", one, re.M)
+    assert "MI350X" not in done.out
+    kernels = json.loads(nkc("verify", *asked, "--model", "tree", "--format", "json").out)
+    assert {row["notes"]["model"] for kernel in kernels["kernels"] for row in kernel["rows"]} == {"tree"}
+    assert {claim["model"] for claims in kernels["claims"].values() for claim in claims} == {"every", "tree"}
+
+
+def test_evidence_is_kept_under_one_model(tmp_path) -> None:
+    for keep in (("--record",), ("--export", tmp_path / "x.json")):
+        done = nkc("verify", SM_90, "--model", "all", *keep)
+        assert (done.code, done.out, len(done.errors)) == (2, "", 1)
+        assert "evidence is kept under model once" in done.err
+
+
+@pytest.mark.toolchain
 def test_an_engine_that_cannot_says_why() -> None:
     done = nkc("verify", "--engine", "emulator", SM_90)
     assert (done.code, done.out) == (2, "")

@@ -4,6 +4,7 @@ import io
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -35,28 +36,56 @@ sys.stdout.buffer.write(assemble_amdgcn(sys.stdin.read(), "gfx950", ""))
 """
 
 
-@pytest.mark.toolchain
-def test_our_listings_assemble_to_the_bytes_that_they_show(tmp_path):
-    """All objects in one file, a section each, through LLVM's assembler: .text comes back byte for byte."""
+def _all_listings():
+    """Return every checked-in kernel, and one assembly of them all with a section each."""
     kernels = [read_code_object(path.read_bytes()) for path in sorted(FOLDER.glob("*.hsaco"))]
     source = ['.amdgcn_target "amdgcn-amd-amdhsa--gfx950"']
     for number, kernel in enumerate(kernels):
         text = re.sub(r"//.*", "", listing(kernel))
         text = re.sub(r"\bL(\d+)\b", rf"L{number}_\1", text).split("\n", 1)[1]
         source += [f'.section .text.k{number},"ax",@progbits', text]
+    return kernels, "\n".join(source) + "\n"
+
+
+def _assert_same_text(assembled, kernels):
+    elf = ELFFile(io.BytesIO(assembled))
+    for number, kernel in enumerate(kernels):
+        section = elf.get_section_by_name(f".text.k{number}")
+        assert section.data() == kernel.text[kernel.entry : kernel.end], kernel.symbol
+
+
+@pytest.mark.toolchain
+def test_our_listings_assemble_to_the_bytes_that_they_show(tmp_path):
+    """All objects in one file, a section each, through LLVM's assembler: .text comes back byte for byte."""
+    kernels, source = _all_listings()
     environment = {"TRITON_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     made = subprocess.run(
         [sys.executable, "-c", ASSEMBLE],
-        input="\n".join(source).encode(),
+        input=source.encode(),
         capture_output=True,
         check=False,
         env=environment,
     )
     assert made.returncode == 0, made.stderr.decode()[-2000:]
-    elf = ELFFile(io.BytesIO(made.stdout))
-    for number, kernel in enumerate(kernels):
-        section = elf.get_section_by_name(f".text.k{number}")
-        assert section.data() == kernel.text[kernel.entry : kernel.end], kernel.symbol
+    _assert_same_text(made.stdout, kernels)
+
+
+@pytest.mark.toolchain
+@pytest.mark.skipif(find_spec("ziglang") is None, reason="the second assembler, ziglang, is not installed")
+def test_an_assembler_of_another_llvm_agrees(tmp_path):
+    """The same through the clang in Zig's package: an LLVM that is not Triton's reads our listings alike."""
+    kernels, source = _all_listings()
+    (tmp_path / "all.s").write_text(source)
+    command = ["-m", "ziglang", "clang", "-x", "assembler", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx950"]
+    made = subprocess.run(
+        [sys.executable, *command, "-c", "all.s", "-o", "all.o"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        env={"HOME": str(tmp_path), "ZIG_GLOBAL_CACHE_DIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )
+    assert made.returncode == 0, made.stderr.decode()[-2000:]
+    _assert_same_text((tmp_path / "all.o").read_bytes(), kernels)
 
 
 @pytest.mark.toolchain
