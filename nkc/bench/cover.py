@@ -4,13 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nkc.ir.contract import Contract, dim_max, dim_min
-from nkc.tactics.tuning import Tuning
+from nkc.tactics.catalogue import tactics_of
+from nkc.tactics.select import obstacles
+from nkc.tactics.tuning import Row, Tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hole:
     """One contract that the table does not rank. file: where it stands. what: in words, with the remedy.
 
+    A row that never saw a tactic of today's catalogue ranks it last unmeasured: that is a hole too.
     open: the parts of its range of m that no fresh row covers at all; empty where rows cover it only in pieces.
     """
 
@@ -26,6 +29,9 @@ def holes(contracts: Iterable[tuple[str, Contract]], tuning: Tuning) -> tuple[Ho
         row, _ = tuning.row_of(contract)
         low, high = dim_min(contract.shape["m"]), dim_max(contract.shape["m"])
         if row is not None and tuning.why_stale(contract.operation, row) is None:
+            if newer := _never_timed(contract, row, tuning):
+                what = f"its row never saw {', '.join(newer)} (nkc bench --every --record, nkc tune)"
+                found.append(Hole(file=file, what=f"m {_range(low, high)}: {what}", open=()))
             continue
         fresh = [each for each in tuning.rows_of(contract) if tuning.why_stale(contract.operation, each) is None]
         missing = _missing(low, high, [each.m for each in fresh])
@@ -41,6 +47,16 @@ def holes(contracts: Iterable[tuple[str, Contract]], tuning: Tuning) -> tuple[Ho
             what = f"nothing covers m {parts} (nkc bench --every --record, nkc tune)"
         found.append(Hole(file=file, what=f"m {_range(low, high)}: {what}", open=missing))
     return tuple(found)
+
+
+def _never_timed(contract: Contract, row: Row, tuning: Tuning) -> tuple[str, ...]:
+    """Return tactics that serve the contract and that no record of its row looked at: the row goes before them all."""
+    timed = tuning.timed(contract.operation, row)
+    return tuple(
+        tactic.name
+        for tactic in tactics_of(contract.operation)
+        if tactic.target == contract.target.arch and tactic.name not in timed and not obstacles(contract, tactic)
+    )
 
 
 def _range(low: int, high: int) -> str:

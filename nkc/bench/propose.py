@@ -6,7 +6,7 @@ and stands for its own range, by the geometric mean over them. What is proposed 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nkc.ir.contract import Contract, dim_max, dim_min
@@ -88,27 +88,34 @@ def _intervals(contracts: list[Measured], problems: list[str]) -> list[tuple[tup
 
 
 def _order(group: list[Measured]) -> tuple[str, ...]:
-    """Return the tactics that were timed green everywhere in the group, by the geometric mean of their medians."""
-    records = [record for each in group for record in each.records]
-    times: list[Mapping[str, float]] = [
-        {route.name: _median(route) for route in record.routes if _counts(route)} for record in records
-    ]
-    best: dict[str, float] = {}
-    for name in sorted({name for each in times for name in each}):
-        seen = [each[name] / min(each.values()) for each in times if name in each]
-        # A contract whose rule does not admit a tactic says nothing of it; one where it was cut short says it is slow.
-        if all(name in each or record.route(name) is None for each, record in zip(times, records, strict=True)):
-            best[name] = math.exp(sum(map(math.log, seen)) / len(seen))
-    return tuple(name for name in sorted(best, key=lambda name: (best[name], name)) if best[name] <= NEAR)
+    """Return the tactics that were timed whole somewhere in the group, by the geometric mean of their ratios.
+
+    A ratio is the time over the fastest one's in the same record; where a tactic was cut short, its first look counts.
+    A contract whose rule does not admit a tactic says nothing of it. Kept is what is near the fastest in some record:
+    what wins under a strict rule may be far behind where a looser one admits more.
+    """
+    ratios: dict[str, list[float]] = {}
+    whole: set[str] = set()
+    for record in (record for each in group for record in each.records):
+        times = {route.name: time for route in record.routes if (time := _time(route)) is not None}
+        whole.update(route.name for route in record.routes if _counts(route))
+        least = min(times.values(), default=1.0)
+        for name, time in times.items():
+            ratios.setdefault(name, []).append(time / least)
+    means = {name: math.exp(sum(map(math.log, seen)) / len(seen)) for name, seen in ratios.items()}
+    kept = [name for name, seen in ratios.items() if name in whole and min(seen) <= NEAR]
+    return tuple(sorted(kept, key=lambda name: (means[name], name)))
+
+
+def _time(route: Route) -> float | None:
+    """Return a green tactic's time: the median of whole turns, else the first look."""
+    if not route.tactic or route.gate is None or not route.gate.passed:
+        return None
+    return route.quick_us if route.latency is None else route.latency.median_us
 
 
 def _counts(route: Route) -> bool:
     return route.tactic and route.latency is not None and route.gate is not None and route.gate.passed
-
-
-def _median(route: Route) -> float:
-    assert route.latency is not None
-    return route.latency.median_us
 
 
 def merge(old: Table, new: Table) -> Table:

@@ -169,6 +169,13 @@ class Tuning:
         self.ranks(contract)
         return self._rows[contract.operation].get(_shape(contract), ())
 
+    def timed(self, operation: str, row: Row) -> frozenset[str]:
+        """Return every route that the row's records looked at, however shortly."""
+        by_digest = self._by_digest(operation, row)
+        return frozenset(
+            route.name for digest in row.records if digest in by_digest for route in by_digest[digest].routes
+        )
+
     def why_stale(self, operation: str, row: Row) -> str | None:
         """Return why a row does not count today, None where it does."""
         by_digest = self._by_digest(operation, row)

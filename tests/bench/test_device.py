@@ -1,12 +1,17 @@
 """The bench on a GPU: a green gate, whole turns for what can win, a floor below every time, and figures that repeat."""
 
+import shutil
+
 import pytest
 
 from nkc.bench import records
 from nkc.bench.compare import compare
 from tests.cli.running import EXAMPLES, nkc
 
-pytestmark = pytest.mark.device
+pytestmark = [
+    pytest.mark.device,
+    pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="no NVIDIA GPU is present"),
+]
 
 EXAMPLE = EXAMPLES / "qwen3.6-27b.mlp.down_proj.m16.sm_90.json"
 

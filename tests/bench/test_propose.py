@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from nkc.bench.propose import merge, propose
 from nkc.bench.records import merge as keep
 from nkc.ir.split import split
 from nkc.tactics import performance, tuning
+from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.performance import CellDigests, PerformanceIndex
 from nkc.tactics.tuning import Row, Table, Tuning, problems_of
 
@@ -25,9 +27,11 @@ A, B, C = (
 SHAPE = {"$.target.arch": "sm_90", "$.shape.n": 2112, "$.shape.k": 7168, "$.numerics.accumulate": "tensor_core_fp8"}
 
 
-def cell(m, **times):
+def cell(m, *unseen, **times):
     names = {"a": A, "b": B, "c": C}
     routes = tuple(route(names[key], us, digest=f"d{key}") for key, us in times.items())
+    others = sorted({tactic.name for tactic in tactics_of("dense")} - {route.name for route in routes} - {*unseen})
+    routes += tuple(route(name, None, digest="cut") for name in others)
     return record(contract({**SHAPE, "$.shape.m": m}), routes)
 
 
@@ -130,8 +134,6 @@ def tables(tmp_path):
     found = rows(*cells)
     found = (*found[:2], Row(**{**{f: getattr(found[2], f) for f in Row.__struct_fields__}, "m": (65, 128)}))
     tuning.write_table(Table(operation="dense", rows=found), tmp_path)
-    import msgspec
-
     entry = CellDigests(requests={each.request: "da" for each in cells}, files=())
     (tmp_path / "index.json").write_bytes(msgspec.json.encode(PerformanceIndex(files={}, tactics={A: entry})))
     yield Tuning(root=tmp_path, records=tmp_path)
@@ -159,6 +161,21 @@ def test_coverage_prints_exactly_the_holes(tables) -> None:
     assert found["beyond"].open == ((129, 200),)
     assert "nothing covers m 17..64" in found["gap"].what
     assert found["other"].open == ((1, 1),)
+
+
+def test_a_row_that_never_saw_a_tactic_of_today_is_a_hole(tmp_path) -> None:
+    for cached in (tuning.read_table, performance.read_measurements, performance.read_performance_index):
+        cached.cache_clear()
+    (tmp_path / "dense").mkdir()
+    one = cell(64, B, a=1.0)
+    keep(measurements(one), folder=tmp_path)
+    tuning.write_table(Table(operation="dense", rows=rows(one)), tmp_path)
+    entry = CellDigests(requests={one.request: "da"}, files=())
+    (tmp_path / "index.json").write_bytes(msgspec.json.encode(PerformanceIndex(files={}, tactics={A: entry})))
+    (hole,) = holes([("x", contract({**SHAPE, "$.shape.m": 64}))], Tuning(root=tmp_path, records=tmp_path))
+    assert hole.what == f"m 64: its row never saw {B} (nkc bench --every --record, nkc tune)"
+    for cached in (tuning.read_table, performance.read_measurements, performance.read_performance_index):
+        cached.cache_clear()
 
 
 def test_the_split_that_is_advised_closes_the_hole(tables) -> None:
