@@ -89,7 +89,9 @@ def quantise(value: torch.Tensor, rule: Rule, codes: torch.Tensor, scales: torch
     parts = value.reshape(m, width // GROUP, GROUP)
     floor = torch.full((), rule.amax_floor, dtype=torch.float32, device=value.device)  # filled there: may be captured
     amax = torch.maximum(parts.abs().amax(-1), floor) if m else parts.new_zeros((0, width // GROUP))
-    scale = torch.where(amax == 0, torch.ones_like(amax), amax / FP8_MAX)
+    # By a tensor: torch divides by a Python number through its reciprocal on a GPU, which is another rule.
+    largest = torch.full((), FP8_MAX, dtype=torch.float32, device=value.device)
+    scale = torch.where(amax == 0, torch.ones_like(amax), amax / largest)
     if rule.quantize == "ue8m0":
         scale = _power_of_two_above(scale)
     each = scale[:, :, None]
