@@ -85,7 +85,7 @@ def _checked(data: bytes, expect: "Expectation") -> tuple[CheckResult, ...]:
         found = check_object(data, expect=expect)
     except (ObjectError, DecodeError) as error:
         return (CheckResult(check="decodes", holds="every instruction is known", defects=(str(error),)),)
-    unasked = {name for name in ("mfma", "contraction") if getattr(expect, name) is None}
+    unasked = {name for name in ("threads", "mfma", "contraction") if getattr(expect, name) is None}
     return tuple(
         CheckResult(check=name, holds=holds, defects=_of(name, found))
         for name, holds in CHECKS.items()

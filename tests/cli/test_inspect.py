@@ -12,7 +12,7 @@ from tests.verify.test_static import with_clock
 def test_static_checks_are_shown_and_hold() -> None:
     done = nkc("inspect", FOLDER / "fp8_64x64.hsaco")
     assert done.code == 0
-    assert done.errors == ["fp8_64x64.hsaco holds all 19 static checks"]
+    assert done.errors == ["fp8_64x64.hsaco holds all 18 static checks"]
     assert "wait_states    yes    no instruction follows another too soon, on any path" in done.out
 
 

@@ -29,7 +29,7 @@ CHECKS = {
     "sgprs": "at most 108 SGPRs",
     "spill": "no register is spilled, no private memory",
     "stack": "no dynamic stack",
-    "kernarg": "descriptor, note and launch agree on the kernel arguments' size",
+    "kernarg": "descriptor and note agree on the kernel arguments' size, as agreed",
     "lds": "descriptor and note agree, and LDS fits a compute unit",
     "private": "descriptor and note agree on private memory",
     "arguments": "every argument is of a known kind and lies inside the kernel arguments",
