@@ -37,7 +37,8 @@ def admitted(tactic) -> Contract:
                     "$.shape": {"m": m, "n": 576, "k": 7168},
                     "$.numerics": {"accumulate": accumulate, "combine": combine},
                 }
-                for chosen in (contract(edits), contract(bf16(edits))):
+                scales = {"$.scales.a.layout": "m_major", "$.scales.a.leading_dim": {"multiple_of": 4}}
+                for chosen in (contract(edits), contract({**edits, **scales}), contract(bf16(edits))):
                     policy = Policy(allow_experimental=True, only_tactic=tactic.name)
                     if select(chosen, policy).selected is not None:
                         return chosen
