@@ -66,7 +66,7 @@ types: $(READY)
 
 test-oldest:
 	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
-	$(OLDEST)/bin/python $(PIP) --editable . 'triton==3.6.0'
+	$(OLDEST)/bin/python $(PIP) --editable '.[nvrtc]' 'triton==3.6.0'
 	$(OLDEST)/bin/nkc compile --allow-experimental $(EXAMPLES) -o build/oldest
 
 bench-select: $(READY)
