@@ -289,7 +289,7 @@ def mapped(launch: Launch, *names: str, box: tuple[int, int] = (64, 128)) -> tup
     offset = 0
     for argument in launch.arguments:
         if argument.name in names:
-            offset = -(-offset // 64) * 64
+            offset = -(-(0x210 + offset) // 64) * 64 - 0x210  # as ptxas does: sm_90's bank has parameters from 0x210 on
             changes = {"kind": ArgumentKind.TENSOR_MAP, "size": 128, "offset": offset}
             made = TensorMap(box=box, swizzle_bytes=128, l2_promotion_bytes=256)
             arguments.append(msgspec.structs.replace(argument, tensor_map=made, **changes))
