@@ -97,7 +97,10 @@ _ARRIVE = "tl.store(workspace + tile, 0)\n"
 _ATOMICS = (
     (_STORE_PIECE, "tl.atomic_add(pieces + place_0, sum_0)"),
     (_PIECES, "for other in tl.static_range(1, 1):"),
-    ("        acc = total_0\n", "        acc = total_0\n        tl.store(pieces + place_0, tl.zeros((16, 64), tl.float32))\n"),
+    (
+        "        acc = total_0\n",
+        "        acc = total_0\n        tl.store(pieces + place_0, tl.zeros((16, 64), tl.float32))\n",
+    ),
 )
 
 KERNELS = (
