@@ -106,7 +106,7 @@ class ScalesPitch:
         if steps is not None and steps % self.multiple_of == 0:
             return None
         wanted = f"a multiple of {self.multiple_of}" + (f" ({self.why})" if self.why else "")
-        nearest = None if steps is None else -(-steps // self.multiple_of) * self.multiple_of
+        nearest = -(-leading // self.multiple_of) * self.multiple_of if isinstance(leading, int) else None
         return failed(self.name, f"$.scales.{self.operand}.leading_dim", wanted, show(leading), nearest)
 
 

@@ -416,6 +416,31 @@ def test_the_nearest_leading_dimension_passes_and_one_more_does_not(
     assert predicate.check(put(changed, reason.field, reason.nearest + 1)) is not None
 
 
+@pytest.mark.parametrize(
+    ("leading", "shown", "nearest"),
+    [
+        (4, None, None),
+        (128, None, None),
+        (MultipleOf(multiple_of=4), None, None),
+        (MultipleOf(multiple_of=64), None, None),
+        (7, "7", 8),
+        (MultipleOf(multiple_of=1), "{multiple_of: 1}", None),
+        (MultipleOf(multiple_of=6), "{multiple_of: 6}", None),
+    ],
+)
+def test_rows_of_m_major_scales_lie_whole_steps_apart(leading: object, shown: str | None, nearest: int | None) -> None:
+    predicate = addressing.ScalesPitch("a", 4, why="TMA")
+    assert predicate.check(BASE) is None, "row-major scales have no such rows"
+    m_major = put(BASE, "$.scales.a.layout", Layout.M_MAJOR)
+    reason = predicate.check(put(m_major, "$.scales.a.leading_dim", leading))
+    if shown is None:
+        assert reason is None
+        return
+    assert reason is not None
+    assert reason.wanted == "a multiple of 4 (TMA)"
+    assert (reason.field, reason.actual, reason.nearest) == ("$.scales.a.leading_dim", shown, nearest)
+
+
 _words = st.sampled_from(
     [
         p.equals("$.layouts.b", Layout.SHUFFLED_16X16),
@@ -447,6 +472,7 @@ _ALL = (
         hardware.LdsFits(1),
         hardware.TargetHas("ocp_fp8", "$.dtypes.a"),
         ScaleOffsetsFitInt32("a", BYTES),
+        addressing.ScalesPitch("a", 4),
     ),
     *(
         offsets_fit_int32(DENSE.operand("out"), ELEMENTS),
