@@ -36,7 +36,7 @@ def test_explain_of_a_contract_or_its_file() -> None:
     record = nkc.explain(GFX950, allow_experimental=True)
     assert record.selected is not None
     assert record == nkc.explain(nkc.read(GFX950), allow_experimental=True)
-    assert nkc.explain(GFX950).disposition is Disposition.FALLBACK
+    assert nkc.explain(GFX950, only_tactic="sm_90.dense.bf16_64x64x64_w4_s5").disposition is Disposition.FALLBACK
 
 
 def test_catalogue_and_targets() -> None:

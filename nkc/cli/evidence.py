@@ -53,3 +53,16 @@ def index(only_check: bool) -> int:
         return 0
     click.echo("nkc: the index of evidence is not that of this tree (nkc evidence index)", err=True)
     return 5
+
+
+@command.command("prune")
+def prune() -> None:
+    """Drop records of contracts that have left a tactic's proof set: they speak of nothing any more."""
+    from nkc import api
+    from nkc.emit.proofs import code_digests
+    from nkc.verify.evidence import prune as drop
+
+    for tactic in api.list_tactics():
+        dropped = drop(tactic.name, set(code_digests(tactic)))
+        if dropped:
+            click.echo(f"{tactic.name}: {dropped} records", err=True)

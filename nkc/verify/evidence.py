@@ -1,6 +1,6 @@
 """Writes evidence: what was checked becomes small, deterministic records, one file a tactic."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from nkc.emit.explain import encode
@@ -52,4 +52,14 @@ def merge_all(found: Mapping[str, Iterable[Check]], *, folder: Path | None = Non
     return tuple(merge(tactic, checks, folder=folder) for tactic, checks in sorted(found.items()))
 
 
-__all__ = ["FOLDER", "merge", "merge_all", "record"]
+def prune(tactic: str, proofs: Collection[str], *, folder: Path | None = None) -> int:
+    """Drop a tactic's records of contracts (request ids) that are no longer proofs; return how many there were."""
+    checks = read_records(tactic, folder).checks
+    kept = tuple(check for check in checks if check.request in proofs)
+    if len(kept) < len(checks):
+        records_path(tactic, folder).write_bytes(encode(Records(tactic=tactic, checks=kept)))
+        read_records.cache_clear()
+    return len(checks) - len(kept)
+
+
+__all__ = ["FOLDER", "merge", "merge_all", "prune", "record"]

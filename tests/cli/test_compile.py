@@ -193,7 +193,8 @@ def test_only_tactic_forces_a_route_but_lifts_nothing(tmp_path) -> None:
     other = next(c["name"] for c in record["candidates"] if c["state"] == "eligible")
     assert nkc(*ALLOW, "--only-tactic", other, GFX950, "-o", tmp_path / "k").code == 0
     assert manifest(tmp_path / "k").entries[0].tactic == other
-    assert nkc("compile", "--only-tactic", other, GFX950, "-o", tmp_path / "n").code == 0  # its fallback: no opt-in
+    foreign = "sm_90.dense.bf16_64x64x64_w4_s5"  # another chip's, and for other operands
+    assert nkc(*ALLOW, "--only-tactic", foreign, GFX950, "-o", tmp_path / "n").code == 0  # its fallback
     assert manifest(tmp_path / "n").entries[0].tactic is None
 
 

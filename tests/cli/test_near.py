@@ -47,7 +47,6 @@ def test_fewest_edits_come_first_and_the_table_says_the_same() -> None:
     assert names == [entry["tactic"] for entry in near]
     assert "$.layouts.b: shuffled_16x16 -> row_major_nk" in drawn.out
     assert "$.scales.a: leave out" in drawn.out
-    assert "maturity: verified or accepted, or --allow-experimental" in drawn.out
 
 
 def test_apply_prints_a_contract_that_a_build_would_take(tmp_path) -> None:

@@ -20,6 +20,7 @@ from ..fixtures.contracts import Edits, contract
 from ..fixtures.sheets import tactic
 from ..fixtures.toolchain import FakeToolchain
 
+OTHER = "sm_90.dense.bf16_64x64x64_w4_s5"  # of another chip, so that a contract for gfx950 has no candidate left
 EXPERIMENTS = Policy(allow_experimental=True)
 
 
@@ -136,11 +137,13 @@ def test_a_reason_that_says_something_else_is_one_field() -> None:
 
 
 def test_policy_and_disposition_are_selection() -> None:
-    found = diff_explains(explain(select(contract())), explain(select(contract(), EXPERIMENTS)))
+    forced = Policy(only_tactic=OTHER)
+    found = diff_explains(explain(select(contract(), forced)), explain(select(contract(), EXPERIMENTS)))
     selection = {row.path: row.after for row in found if row.part is Part.SELECTION}
     assert selection == {
         "$.disposition": "optimized",
         "$.policy.allow_experimental": True,
+        "$.policy.only_tactic": None,
         "$.selected": "gfx950.dense.fp8_mfma_16x64x128_s3",
     }
 
@@ -208,7 +211,9 @@ def test_a_disposition_that_changes_is_selection(tmp_path: Path) -> None:
     asked = contract({"$.fallback": "framework"})
     (request,) = requests = b.gather_requests([("a.json", asked)])
     before = manifest(tmp_path / "1", a=asked)
-    after = b.write_all(tmp_path / "2", requests, b.build_all(requests, FakeToolchain(), policy=Policy()))
+    after = b.write_all(
+        tmp_path / "2", requests, b.build_all(requests, FakeToolchain(), policy=Policy(only_tactic=OTHER))
+    )
     found = rows(diff_manifests(before, after))
     assert ("selection", "$.entries[a.json].disposition", "optimized", "fallback") in found
     assert ("selection", "$.entries[a.json].tactic", before.entries[0].tactic, None) in found

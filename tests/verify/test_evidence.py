@@ -6,7 +6,7 @@ import pytest
 
 from nkc.tactics.evidence import Answer, Records, read_records, records_path
 from nkc.verify.check import verify
-from nkc.verify.evidence import merge, merge_all, record
+from nkc.verify.evidence import merge, merge_all, prune, record
 from nkc.verify.regimes import Regime
 from tests.verify.subjects import SCALED, FakeEngine, check_of, subjects
 
@@ -68,3 +68,11 @@ def test_several_tactics_have_a_file_each(tmp_path) -> None:
     paths = merge_all({"b": [check_of("nk_a", "1" * 64)], "a": [check_of("nk_b", "2" * 64)]}, folder=tmp_path)
     assert [path.name for path in paths] == ["a.json", "b.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.json"]
+
+
+def test_records_of_what_is_no_proof_any_more_are_dropped(tmp_path) -> None:
+    kept, gone = check_of("nk_a", "1" * 64), check_of("nk_b", "2" * 64)
+    merge("t", [kept, gone], folder=tmp_path)
+    assert prune("t", {"nk_a", "nk_b"}, folder=tmp_path) == 0
+    assert prune("t", {"nk_a"}, folder=tmp_path) == 1
+    assert read_records("t", tmp_path).checks == (kept,)
