@@ -300,7 +300,10 @@ def test_a_build_that_is_called_off_leaves_nothing(tmp_path, number, code) -> No
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     command = [sys.executable, "-m", "nkc", *ALLOW, *sorted(map(str, EXAMPLES.glob("*.json"))), "-o", "k"]
+    # A job in the background ignores interrupts, and what ignores them hands that on.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, cwd=tmp_path, env={"TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
     while not any(scratch.iterdir()):  # the child has been started
         time.sleep(0.01)
     time.sleep(0.3)
