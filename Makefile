@@ -40,7 +40,7 @@ $(READY): pyproject.toml requirements-dev.txt
 
 example: $(READY)
 	@echo '== compile: one contract, two targets, no GPU'
-	$(BIN)/nkc compile --allow-experimental $(EXAMPLE).gfx950.json $(EXAMPLE).sm_90.json -o $(EXAMPLE_BUILD)
+	$(BIN)/nkc compile $(EXAMPLE).gfx950.json $(EXAMPLE).sm_90.json -o $(EXAMPLE_BUILD)
 	@for arch in gfx950 sm_90; do \
 	  printf '\n== explain: %s\n' $$arch; \
 	  $(BIN)/nkc explain $(EXAMPLE_BUILD)/$$($(BIN)/nkc id $(EXAMPLE).$$arch.json) || exit; \
@@ -67,7 +67,7 @@ types: $(READY)
 test-oldest:
 	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python $(PIP) --editable '.[nvrtc]' 'triton==3.6.0'
-	$(OLDEST)/bin/nkc compile --allow-experimental $(EXAMPLES) -o build/oldest
+	$(OLDEST)/bin/nkc compile $(EXAMPLES) -o build/oldest
 
 bench-select: $(READY)
 	$(BIN)/python benchmarks/selection.py
