@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -39,12 +40,26 @@ static __thread int depth;
 static __thread int current_device;
 #endif
 
+/* A line is made by its thread alone and added to the log whole: launches come from several threads at once. */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread char line[4096];
+static __thread size_t line_used;
+
 static void note(const char *format, ...) {
     va_list list;
-    if (quiet || log_used + 4096 > LOG_BYTES) return;
+    if (quiet) return;
     va_start(list, format);
-    log_used += (size_t)vsnprintf(log_text + log_used, LOG_BYTES - log_used, format, list);
+    line_used += (size_t)vsnprintf(line + line_used, sizeof line - line_used, format, list);
     va_end(list);
+    if (line_used >= sizeof line) abort();
+    if (line[line_used - 1] != '\n') return;
+    pthread_mutex_lock(&log_lock);
+    if (log_used + line_used < LOG_BYTES) {
+        memcpy(log_text + log_used, line, line_used + 1);
+        log_used += line_used;
+    }
+    pthread_mutex_unlock(&log_lock);
+    line_used = 0;
 }
 
 /* What a test asks: the log, a fresh start, the failure of the next calls of a name, silence while timing. */
