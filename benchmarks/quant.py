@@ -61,8 +61,10 @@ def documents(arch: str, m: int, k: int) -> Iterator[tuple[str, dict[str, object
     yield "rms_norm bf16", document("rms_norm_quant", {**norm, "out": "bf16"}, NORM, scales={})
 
 
-def build(out: Path, arch: str, rows: Iterable[int], columns: Iterable[int]) -> int:
+def build(out: Path, arch: str, rows: Iterable[int], columns: Iterable[int], only: str) -> int:
     """Build every kernel of every cell; one folder a tactic, and `cells.json` with a word for each kernel's id."""
+    import fnmatch
+
     from nkc.emit import build as emit
     from nkc.emit.toolchains.triton import TritonToolchain
     from nkc.ir.reader import parse_document
@@ -75,7 +77,7 @@ def build(out: Path, arch: str, rows: Iterable[int], columns: Iterable[int]) -> 
             for word, document in documents(arch, m, k):
                 contract = parse_document(document)
                 for tactic in tactics_of(contract.operation):
-                    if not obstacles(contract, tactic):
+                    if fnmatch.fnmatch(tactic.name, only) and not obstacles(contract, tactic):
                         wanted.setdefault(tactic.name, []).append((word, contract))
     words: dict[str, str] = {}
     with TritonToolchain() as toolchain:
@@ -316,7 +318,7 @@ def main() -> int:
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
     if said.step == "build":
-        return build(said.out, said.target, said.rows, said.columns)
+        return build(said.out, said.target, said.rows, said.columns, said.only)
     return run(said.out, said.record, said.only)
 
 

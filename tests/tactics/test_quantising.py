@@ -17,6 +17,9 @@ from nkc.tactics import predicate as p
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.predicate import Predicate, lookup
 from nkc.tactics.quantising.constants import RECIPROCAL_448, TINY_FLOOR
+from nkc.tactics.rms_norm_quant import gfx950 as rms_gfx950
+from nkc.tactics.rms_norm_quant import sm_90 as rms_sm_90
+from nkc.tactics.rms_norm_quant.kernel import tiles
 from nkc.tactics.select import Policy, obstacles, select
 from nkc.tactics.tactic import Lowered, Tactic
 from nkc.verify.numbers import fp8, fp32
@@ -264,3 +267,18 @@ def test_a_floor_too_small_for_it_takes_the_division_of_the_chip() -> None:
     assert "div_rn(value, scale" not in text(AMAX_FLOOR)
     assert "amax == 0.0" in text(0.0)
     assert "amax == 0.0" not in text(AMAX_FLOOR)
+
+
+@pytest.mark.parametrize("k", [128, 769, 2048, 5120, 7168, 17408])
+def test_a_row_is_cut_into_tiles_that_cover_it_once(k: int) -> None:
+    for row in (*rms_gfx950.ROWS, *rms_sm_90.ROWS):
+        cut = tiles(k, row)
+        assert sum(width for width, _ in cut[:-1]) < k <= sum(width for width, _ in cut)
+        # every access takes as much of the row, whatever the shape of its tile
+        assert {width * part for width, part in cut} == {row.columns * row.part}
+
+
+def test_what_is_left_of_a_row_is_cut_where_one_tile_would_waste_lanes() -> None:
+    four = next(row for row in rms_sm_90.ROWS if row.waves == 4)
+    assert tiles(5120, four) == ((4096, 32), (1024, 128))
+    assert tiles(7168, four) == ((4096, 32), (4096, 32))

@@ -4,12 +4,13 @@ from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.rms_norm_quant.kernel import Row, tactic
 
 ROWS = (
-    Row(10, 1, 4096, 16, 64, 0, "sixteen warps a row: least latency for few rows"),
-    Row(30, 1, 1024, 4, None, 0, "four warps a row"),
-    Row(40, 1, 2048, 8, None, 0, "eight warps a row"),
-    Row(50, 1, 2048, 8, None, 2, "eight warps a row, the next row on its way"),
-    Row(60, 4, 256, 4, None, 0, "a warp a row: the sum crosses no warp"),
-    Row(70, 1, 4096, 16, None, 0, "sixteen warps a row, for the longest"),
+    Row(10, 1, 16384, 16, 64, 0, "sixteen warps a row: least latency for few rows", part=32),
+    Row(20, 1, 2048, 2, None, 0, "two warps a row", part=32),
+    Row(30, 1, 4096, 4, None, 0, "four warps a row", part=32),
+    Row(40, 1, 8192, 8, None, 0, "eight warps a row", part=32),
+    Row(50, 1, 8192, 8, None, 2, "eight warps a row, the next row on its way", part=32),
+    Row(60, 1, 8192, 8, None, 0, "eight warps a row, long rows from a cache", part=32, read_twice=True),
+    Row(70, 1, 16384, 16, None, 0, "sixteen warps a row, the longest from a cache", part=32, read_twice=True),
 )
 
 TACTICS = tuple(
