@@ -13,6 +13,13 @@ from nkc.tactics.quantising.proofs import M_MAJOR, M_MAJOR_PADDED, ROW_MAJOR, pr
 from nkc.tactics.quantising.requirements import few_rows, quantised, tensors
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
 
+EXPONENTIAL = {
+    "minus_log2_e": repr(-1.4426950408889634),
+    "minus_log_2_high": repr(-0.693147182464599609375),
+    "minus_log_2_low": repr(1.904654323148236e-09),
+}
+"""log2(e) rounded, and log(2) as the sum of the nearest fp32 and what that leaves, all negated."""
+
 
 class Row(NamedTuple):
     """One geometry. run: groups of 128 that a workgroup takes. max_m None: for any number of rows."""
@@ -71,6 +78,7 @@ def _constants(contract: Contract, tactic: Tactic, *, run: int) -> Mapping[str, 
         "pair_group": 2 * GROUP,
         "staging": str(contract.numerics["staging"]),
         "product": "product" in contract.dtypes,
+        **EXPONENTIAL,
     }
 
 
