@@ -119,7 +119,7 @@ def examine(path: str | os.PathLike[str]) -> tuple[Bundle | None, tuple[str, ...
 def pack(directory: str | os.PathLike[str], out: str | os.PathLike[str]) -> Bundle:
     """Write the directory's bundle as one file, replaced whole, and return it. Equal input, equal bytes.
 
-    Only what the manifest names goes in. Errors: BundleError as in `read`.
+    Only what the manifest names goes in. Errors: BundleError as in `read`, or where the file cannot be written.
     """
     bundle = read(directory)
     buffer = io.BytesIO()
@@ -322,5 +322,7 @@ def _replace(path: Path, data: bytes) -> None:
     try:
         temporary.write_bytes(data)
         temporary.replace(path)
+    except OSError as error:
+        raise BundleError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
         temporary.unlink(missing_ok=True)

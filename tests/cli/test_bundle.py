@@ -51,3 +51,11 @@ def test_verify_finds_each_planted_corruption(built, capsys) -> None:
 def test_what_is_not_there_is_one_line(tmp_path, capsys) -> None:
     assert run(["bundle", "verify", str(tmp_path / "none.nkb")]) == 4
     assert capsys.readouterr().err == "none.nkb: no such file or directory\n"
+
+
+def test_a_packed_file_that_cannot_be_written_is_one_line(built, tmp_path, capsys) -> None:
+    (tmp_path / "taken").mkdir()
+    for out, why in (("none/b.nkb", "no such file or directory"), ("taken", "is a directory")):
+        assert run(["pack", str(built), "-o", str(tmp_path / out)]) == 4
+        assert capsys.readouterr().err == f"{tmp_path / out}: cannot be written: {why}\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out dir", "taken"]
