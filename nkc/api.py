@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nkc.ir.target import Target
     from nkc.tactics.capabilities import Capabilities
     from nkc.tactics.near import Near
+    from nkc.tactics.select import Policy
     from nkc.tactics.tactic import Tactic
     from nkc.verify.gfx950.profile_record import ProfileRecord
     from nkc.verify.static import CheckResult
@@ -124,13 +125,13 @@ def explain(
     """
     from nkc.emit.explain import explain as explained
     from nkc.emit.proofs import book
-    from nkc.tactics.select import Policy, select
+    from nkc.tactics.select import select
 
     if not isinstance(contract, Contract) and Path(contract).is_dir():
         from nkc.emit.locate import read_explain
 
         return read_explain(Path(contract))
-    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic, strict_evidence=strict_evidence)
+    policy = _policy(allow_experimental, only_tactic, strict_evidence)
     return explained(select(_contract(contract), policy, book=book()))
 
 
@@ -144,9 +145,9 @@ def near(
     from nkc.emit.proofs import book
     from nkc.ir.reader import parse_document
     from nkc.tactics.near import near as nearest
-    from nkc.tactics.select import Policy, select
+    from nkc.tactics.select import select
 
-    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
+    policy = _policy(allow_experimental, only_tactic)
     if not isinstance(contract, Contract) and Path(contract).is_dir():
         contract = parse_document(explain(contract).contract, str(contract))
     return nearest(select(_contract(contract), policy, book=book()))
@@ -157,9 +158,8 @@ def diff(
 ) -> "Diff":
     """Return what differs between two contract files, two built directories, or the outputs of two builds."""
     from nkc.emit.compare import compare
-    from nkc.tactics.select import Policy
 
-    policy = Policy(allow_experimental=allow_experimental, only_tactic=only_tactic)
+    policy = _policy(allow_experimental, only_tactic)
     return compare(Path(before), Path(after), policy)
 
 
@@ -212,8 +212,8 @@ def build_files(
     Raises UnreadableError, ContractError or UsageError before anything is written.
     """
     from nkc.emit.toolchains.by_language import Toolchains
-    from nkc.tactics.select import Policy
 
+    policy = _policy(allow_experimental, only_tactic, strict_evidence)
     # The child loads its compiler while this process reads, selects and renders.
     with Toolchains() as toolchain:
         inputs = read_all(paths)
@@ -225,9 +225,7 @@ def build_files(
             outcomes = build.build_all(
                 requests,
                 toolchain,
-                policy=Policy(
-                    allow_experimental=allow_experimental, only_tactic=only_tactic, strict_evidence=strict_evidence
-                ),
+                policy=policy,
                 on_mismatch=build.OnMismatch(on_object_mismatch),
                 done=done,
                 checks=static_checks,
@@ -341,6 +339,15 @@ def list_targets(arch: str | None = None) -> "tuple[Target, ...]":
     names = targets.names()
     _known("target", arch, names)
     return tuple(targets.get(name) for name in names if arch in (None, name))
+
+
+def _policy(allow_experimental: bool, only_tactic: str | None, strict_evidence: bool = False) -> "Policy":
+    """Return what the caller allows. Raises UsageError for a tactic that nobody knows."""
+    from nkc.tactics.select import Policy
+
+    if only_tactic is not None:
+        _known("tactic", only_tactic, tuple(tactic.name for tactic in list_tactics()))
+    return Policy(allow_experimental=allow_experimental, only_tactic=only_tactic, strict_evidence=strict_evidence)
 
 
 def _known(word: str, value: str | None, known: Sequence[str]) -> None:

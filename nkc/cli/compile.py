@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nkc import api
-from nkc.cli.parts.options import contract_argument, policy_options, strict_option
+from nkc.cli.parts.options import OutputPath, contract_argument, policy_options, strict_option
 
 if TYPE_CHECKING:
     from nkc.emit.build import Outcome, Request
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("compile")
 @contract_argument(many=True)
-@click.option("-o", "--output", "out", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
+@click.option("-o", "--output", "out", type=OutputPath(path_type=Path), default=Path("build"), show_default=True)
 @click.option("--keep", is_flag=True, help="Keep the rendered source and the compiler's intermediate texts.")
 @policy_options
 @strict_option

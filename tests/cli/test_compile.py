@@ -196,6 +196,10 @@ def test_only_tactic_forces_a_route_but_lifts_nothing(tmp_path) -> None:
     foreign = "sm_90.dense.bf16_64x64x64_w4_s5"  # another chip's, and for other operands
     assert nkc(*ALLOW, "--only-tactic", foreign, GFX950, "-o", tmp_path / "n").code == 0  # its fallback
     assert manifest(tmp_path / "n").entries[0].tactic is None
+    wrong = nkc(*ALLOW, "--only-tactic", other + "x", GFX950, "-o", tmp_path / "w")  # no fallback by a slip
+    assert (wrong.code, len(wrong.errors)) == (2, 1)
+    assert f"did you mean `{other}`?" in wrong.err
+    assert not (tmp_path / "w").exists()
 
 
 def test_offsets_beyond_32_bits_are_rejected_by_arithmetic(tmp_path) -> None:
@@ -266,6 +270,12 @@ def test_a_file_where_the_output_should_be_is_kept(tmp_path) -> None:
     done = nkc(*ALLOW, SHUFFLED, "-o", tmp_path / "k")
     assert (done.code, len(done.errors)) == (2, 1)
     assert (tmp_path / "k").read_text() == "mine"
+
+
+def test_an_empty_output_is_not_the_working_directory(tmp_path) -> None:
+    done = nkc(*ALLOW, SHUFFLED, "-o", "", cwd=tmp_path)
+    assert (done.code, len(done.errors)) == (2, 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_equal_directories_are_kept_and_others_replaced(tmp_path) -> None:

@@ -8,6 +8,16 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class OutputPath(click.Path):
+    """A folder to write into: an empty name, mostly a variable that is not set, would be the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse an empty name."""
+        if value == "":
+            self.fail("an empty name (write . for the working directory)", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def contract_argument(*, many: bool = False) -> Callable[[F], F]:
     """Return the CONTRACT argument; problems with the files are reported by the reader, all at once."""
     if many:
