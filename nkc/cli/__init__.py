@@ -4,6 +4,7 @@ Words go to stderr, data to stdout, readable without colour. Commands are found 
 at a time, so that `nkc id` pays for nothing that `nkc compile` needs. Leaves out: every decision.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from nkc.ir import folder
 from nkc.ir.errors import NkcError
 
 PARTS = "parts"  # the one member of this folder that is no command
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no fault of ours, wherever it is met
 INTERRUPTED, TERMINATED, BROKEN_PIPE = (128 + number for number in (2, 15, 13))  # as a shell says it
 
 
@@ -91,6 +93,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.exceptions.Exit as error:
         return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.ClickException as error:
         click.echo(f"nkc: {error.format_message()}", err=True)
         return 2
@@ -102,6 +107,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is left in the buffer has nowhere to go
         return BROKEN_PIPE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            place = error.filename or "nkc"
+            click.echo(f"{place}: cannot be written: {os.strerror(error.errno or 0).lower()}", err=True)
+            return 4
         click.echo(f"nkc: this is a bug in nkc: {_describe(error)}", err=True)
         return 1
 

@@ -1,6 +1,7 @@
 """Every command that compiles nothing: what goes to which stream, the JSON others rely on, and what is refused."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -198,3 +199,26 @@ def test_a_reader_that_has_gone_is_no_traceback() -> None:
     os.close(write)
     assert done.returncode == 141
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("group", [(), ("bundle",), ("evidence",)])
+def test_no_command_prints_the_help_as_it_is(group) -> None:
+    done = nkc(*group)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: nkc ")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
+def test_a_full_disk_is_no_bug() -> None:
+    import subprocess
+    import sys
+
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "nkc", "explain", str(GFX950)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (4, "nkc: cannot be written: no space left on device\n")
