@@ -372,15 +372,24 @@ def _failure(request: "Request", outcome: "Outcome", out: Path, *, require_optim
     if record is None or record.disposition is Disposition.OPTIMIZED:
         return None
     strict = require_optimized or record.disposition is Disposition.UNSUPPORTED
-    return Failure(lines=(f"{name}: {_no_kernel(record, out / request.id)}",), exit_code=3 if strict else 0)
+    return Failure(
+        lines=(f"{name}: {_no_kernel(request.contract, record, out / request.id)}",), exit_code=3 if strict else 0
+    )
 
 
-def _no_kernel(record: "Explain", place: Path) -> str:
-    """Return what becomes of a contract without a kernel, the closest candidate's reason, and where the rest is."""
+def _no_kernel(contract: Contract, record: "Explain", place: Path) -> str:
+    """Return what becomes of a contract without a kernel, the closest candidate's reason, and where the rest is.
+
+    Closest is what the fewest and smallest edits would admit; where no edit does, what has the fewest reasons.
+    """
+    from nkc.tactics.near import near
+    from nkc.tactics.select import select
+
+    edited = [found.candidate.tactic.name for found in near(select(contract, record.policy))[:1]]
     route = f"falls back to `{record.fallback}`" if record.fallback else "unsupported, and no fallback is named"
     closest = min(
         record.candidates,
-        key=lambda c: (c.target != record.target, len(c.reasons), c.effective_rank, c.name),
+        key=lambda c: (c.name not in edited, c.target != record.target, len(c.reasons), c.effective_rank, c.name),
         default=None,
     )
     why = "no tactic is known"

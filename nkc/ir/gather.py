@@ -59,7 +59,8 @@ class Gather:
     def integer(self, raw: Json, path: str, minimum: int, maximum: int) -> int | None:
         """Read an integer within limits, both included."""
         if isinstance(raw, bool) or not isinstance(raw, int):
-            self.add(path, f"{self.show(raw)} is not an integer", f"an integer from {minimum} to {maximum}")
+            written = f"`{json.dumps(raw)}`" if isinstance(raw, str) and len(raw) < 40 else self.show(raw)
+            self.add(path, f"{written} is not an integer", f"an integer from {minimum} to {maximum}")
             return None
         if not minimum <= raw <= maximum:
             self.add(path, f"{raw} is out of range", f"an integer from {minimum} to {maximum}")

@@ -176,6 +176,9 @@ def _shape(gather: Gather, raw: Json, operation: Operation) -> FrozenMap[str, Di
 
 def _dim(gather: Gather, raw: Json, path: str, *, bounded: bool) -> Dim | None:
     if not isinstance(raw, dict):
+        if raw == 0 and bounded and not isinstance(raw, bool):
+            gather.add(path, "0 is out of range for a fixed dim", 'a range may begin at 0: {"min": 0, "max": 64}')
+            return None
         return gather.integer(raw, path, 1, MAX_DIM)
     if not bounded:
         gather.add(path, "a range, but this dim is fixed for every kernel", "write one number")

@@ -12,7 +12,7 @@ from nkc.emit.agree import read_launch
 from nkc.emit.explain import Explain
 from nkc.emit.locate import read_manifest
 from nkc.ir.contract import Contract
-from nkc.ir.errors import ToolError, UsageError
+from nkc.ir.errors import ToolError, UnsupportedError, UsageError
 from nkc.ir.manifest import MANIFEST_FILE, Entry
 from nkc.tactics.select import Policy
 from nkc.tactics.tactic import Tactic
@@ -67,12 +67,15 @@ def build_contracts(
     *,
     checks: build.Checks = static_checks,
 ) -> tuple[Subject, ...]:
-    """Build contracts into `out` and return their kernels. Raises the first error, or UsageError without a kernel."""
+    """Build contracts into `out` and return their kernels. Raises the first error, or UnsupportedError."""
     requests = build.gather_requests(contracts)
     outcomes = build.build_all(requests, toolchain, policy=policy, checks=checks)
-    for outcome in outcomes:
+    for request, outcome in zip(requests, outcomes, strict=True):
         if outcome.error is not None:
             raise outcome.error
+        if outcome.artifact is None:
+            name = request.bindings[0].source
+            raise UnsupportedError(f"{name}: no kernel serves it, so there is nothing to verify (nkc explain says why)")
     build.write_all(out, requests, outcomes)
     return built(out)
 

@@ -340,3 +340,12 @@ def test_names_that_shells_and_make_trip_over(tmp_path) -> None:
     assert nkc("explain", out).code == 0
     assert nkc("inspect", out / entry.object).code == 0
     assert nkc("id", contract).out.strip() == entry.request
+
+
+def test_closest_is_what_the_smallest_edit_admits(tmp_path) -> None:
+    """A grid that no tactic has is one edit from every tactic that serves the rest, and two from a split along k."""
+    contract = write(tmp_path / "c.json", {"$.launch": {"grid": [1, 1, 1]}, "$.fallback": "framework"})
+    done = nkc(*ALLOW, contract, "-o", tmp_path / "k")
+    assert done.code == 0
+    near = json.loads(nkc("explain", contract, "--near", "--format", "json").out)["near"]
+    assert f"closest is {near[0]['tactic']}: $.launch.grid" in done.err

@@ -10,7 +10,7 @@ from nkc.cli.verify import report
 from nkc.tactics.evidence import Answer, Records
 from nkc.verify.check import verify
 from nkc.verify.regimes import Regime
-from tests.cli.running import SM_90, nkc
+from tests.cli.running import EXAMPLES, SM_90, nkc
 from tests.verify.subjects import SMALL, FakeEngine, subjects
 
 
@@ -149,3 +149,9 @@ def test_an_engine_that_cannot_says_why() -> None:
     done = nkc("verify", "--engine", "emulator", SM_90)
     assert (done.code, done.out) == (2, "")
     assert done.err.strip().endswith("emulator: emulates gfx950 objects, not sm_90a")
+
+
+def test_what_no_kernel_serves_cannot_be_verified() -> None:
+    done = nkc("verify", EXAMPLES / "qwen3.6-27b.qkv_proj.m16.shuffled.gfx950.json")
+    assert (done.code, done.out) == (3, "")
+    assert "no kernel serves it" in done.err

@@ -56,7 +56,12 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     ({"$.shape": [1, 2, 3]}, "$.shape: `[1, 2, 3]` is not an object (write it in braces)"),
     ({"$.shape.k": ABSENT}, "$.shape.k: missing, and it has no default (write it)"),
     ({"$.shape.b": 1}, "$.shape.b: unknown key (known: k, m, n)"),
-    ({"$.shape.m": 0}, "$.shape.m: 0 is out of range (an integer from 1 to 1099511627776)"),
+    (
+        {"$.shape.m": 0},
+        '$.shape.m: 0 is out of range for a fixed dim (a range may begin at 0: {"min": 0, "max": 64})',
+    ),
+    ({"$.shape.n": 0}, "$.shape.n: 0 is out of range (an integer from 1 to 1099511627776)"),
+    ({"$.shape.n": "64"}, '$.shape.n: `"64"` is not an integer (an integer from 1 to 1099511627776)'),
     ({"$.shape.m": 1.0}, "$.shape.m: `1.0` is not an integer (an integer from 1 to 1099511627776)"),
     ({"$.shape.m": True}, "$.shape.m: `true` is not an integer (an integer from 1 to 1099511627776)"),
     ({"$.shape.m": {"min": 9, "max": 8}}, "$.shape.m: min 9 is above max 8 (exchange them)"),
@@ -424,10 +429,10 @@ def test_a_file_that_cannot_be_read_is_a_contract_error(name: str, tmp_path) -> 
 
 def test_F38_a_file_is_named_as_it_was_given(tmp_path) -> None:  # type: ignore[no-untyped-def]
     path = tmp_path / "été #1$: x.json"
-    path.write_text(json.dumps(document({"$.shape.m": 0})))
+    path.write_text(json.dumps(document({"$.shape.n": 0})))
     with pytest.raises(ir.ContractError) as caught:
         ir.read(path)
-    assert str(caught.value) == f"{path}:$.shape.m: 0 is out of range (an integer from 1 to 1099511627776)"
+    assert str(caught.value) == f"{path}:$.shape.n: 0 is out of range (an integer from 1 to 1099511627776)"
 
 
 # whatever comes in, a contract or error lines come out

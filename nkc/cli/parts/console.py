@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PIPE_WIDTH = 160
+PIPE_WIDTH = 1000  # nothing is folded where a program may be reading
 
 
 def console(*, stderr: bool = False) -> "Console":
