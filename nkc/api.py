@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 
+MOST_OBJECT_BYTES = 64 << 20
+"""The largest objects are below 1 MiB; a file that never ends has to be refused somewhere."""
+
 WORST_FIRST = (1, 4, 3)
 """The order in which exit codes of several contracts count; one that ended well gives way to all of them."""
 
@@ -302,9 +305,15 @@ def profile(path: PathLike) -> "ProfileRecord":
 
 
 def read_object(path: PathLike) -> bytes:
-    """Return a file's bytes. Raises UsageError where it cannot be read."""
+    """Return a file's bytes. Raises UsageError where it cannot be read, or is too large to be one kernel's object."""
     try:
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(MOST_OBJECT_BYTES + 1)
+        if len(data) <= MOST_OBJECT_BYTES:
+            return data
+        raise UsageError(
+            f"{path}: more than {MOST_OBJECT_BYTES >> 20} MiB is no kernel's object (name an HSACO or cubin)"
+        )
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
 

@@ -78,3 +78,8 @@ def test_compile_returns_the_manifest_that_it_wrote(tmp_path) -> None:
     with pytest.raises(api.BuildError, match=r"\$\.layouts\.b") as caught:
         nkc.compile([SM_90, SHUFFLED], tmp_path / "k", allow_experimental=True, require_optimized=True)
     assert caught.value.exit_code == 3
+
+
+def test_a_file_that_never_ends_is_no_object() -> None:
+    with pytest.raises(UsageError, match="more than 64 MiB"):
+        nkc.inspect("/dev/zero")

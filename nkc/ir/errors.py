@@ -78,11 +78,18 @@ class VerificationError(NkcError):
     exit_code = 5
 
 
+MOST_LISTED = 32
+NEAREST = 4
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the mending hint for an unknown word: the closest known one, then all of them."""
+    """Return the mending hint for an unknown word: the closest known one, then all of them, or of many the nearest."""
     import difflib  # only on the way to an error
 
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1)
     hint = f"did you mean `{close[0]}`? " if close else ""
+    if len(names) > MOST_LISTED:
+        near = difflib.get_close_matches(word, names, n=NEAREST, cutoff=0.0)
+        return f"{hint}{len(names)} are known, nearest {', '.join(near)}"
     return f"{hint}known: {', '.join(names)}"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nkc import ir
 from nkc.ir import operations, targets
 from nkc.ir.contract import Bounded, MultipleOf
+from nkc.ir.errors import did_you_mean
 
 from ..fixtures.contracts import ABSENT, BASE, bf16, contract, document, problems
 
@@ -535,3 +536,11 @@ def test_any_json_is_a_contract_or_error_lines(value: object) -> None:
 )
 def test_any_bytes_are_a_contract_or_error_lines(data: bytes) -> None:
     _read_or_lines(data)
+
+
+def test_a_hint_names_the_nearest_of_many() -> None:
+    few, many = [f"name{index}" for index in range(32)], [f"name{index}" for index in range(40)]
+    assert did_you_mean("x", few).startswith("known: name0, name1, ")
+    hint = did_you_mean("name3x", many)
+    assert hint.startswith("did you mean `name3`? 40 are known, nearest name3")
+    assert len(hint.split(", ")) == 5
