@@ -1,7 +1,7 @@
 """Writes the contracts of the 66 dense cells that are benched on an H200: python benchmarks/cells.py OUT
 
 Eleven shapes of DeepSeek-V3 and Qwen3 layers, six numbers of rows, block-scaled FP8 for sm_90, in the form of
-`examples/sets`: up to 64 rows partial chains along k are licensed, above that the chain is ascending.
+`examples/sets`: up to 128 rows partial chains along k are licensed, above that the chain is ascending.
 """
 
 import json
@@ -23,7 +23,7 @@ SHAPES = (  # n, k
     (6144, 4096),
 )
 ROWS = (1, 16, 64, 128, 512, 4096)
-FEW_ROWS = 64
+FEW_ROWS = 128
 
 
 def cells() -> Iterator[tuple[str, dict[str, object]]]:

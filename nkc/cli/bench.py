@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 @click.argument("subjects", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--every", is_flag=True, help="Build every eligible tactic, not the selected and the plain one alone.")
 @click.option("--build-only", metavar="DIR", type=click.Path(path_type=Path), help="Build, for another machine.")
+@click.option("--cache", metavar="DIR", type=click.Path(path_type=Path), help="Compile only what is not kept there.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the data.")
 @click.option("--seconds", type=click.IntRange(min=1), help="Begin no further contract after so long.")
 @click.option("--record", is_flag=True, help="Add the records to this checkout.")
@@ -25,6 +26,7 @@ def command(
     subjects: tuple[Path, ...],
     every: bool,
     build_only: Path | None,
+    cache: Path | None,
     seed: int,
     seconds: int | None,
     record: bool,
@@ -44,9 +46,10 @@ def command(
         return plot_records(subjects, plot)
     from nkc.cli.parts.benching import Bench
 
-    with Bench(subjects, every=every, build_only=build_only) as bench:
+    with Bench(subjects, every=every, build_only=build_only, cache=cache) as bench:
         if build_only is not None:
-            click.echo(f"{build_only}: {bench.kernels} kernels for {len(bench.asked)} contracts", err=True)
+            kept = f", {bench.reused} of them kept from before" if cache is not None else ""
+            click.echo(f"{build_only}: {bench.kernels} kernels for {len(bench.asked)} contracts{kept}", err=True)
             return 0
         found = bench.measure(seed=seed, seconds=seconds, export=export)
     return report(found, record=record, export=export, form=form)

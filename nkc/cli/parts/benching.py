@@ -26,14 +26,18 @@ Done = Callable[[str], None]
 class Bench:
     """The contracts to bench with their kernels, in a temporary directory where they had to be built."""
 
-    def __init__(self, paths: Sequence[Path], *, every: bool, build_only: Path | None) -> None:
+    def __init__(
+        self, paths: Sequence[Path], *, every: bool, build_only: Path | None, cache: Path | None = None
+    ) -> None:
         if not paths:
             raise UsageError("nkc: nothing to bench (name contracts, a folder of them, or a built directory)")
         self._paths = paths
         self._every = every
         self._place = build_only
+        self._cache = cache
         self._stack = ExitStack()
         self.asked: tuple[gather.Asked, ...] = ()
+        self.reused = 0
 
     @property
     def kernels(self) -> int:
@@ -59,11 +63,14 @@ class Bench:
         files = gather.contract_files([path for path in self._paths if not gather.is_built(path)])
         if files:
             from nkc import api
+            from nkc.bench.objects import KeptObjects
             from nkc.emit.toolchains.by_language import Toolchains
 
             inputs = api.read_all([str(path) for path in files])
-            with Toolchains() as toolchain, _progress("compiling", None) as done:
-                problems = gather.build_all(inputs, place, toolchain, every=self._every, done=done)
+            with Toolchains() as compilers, _progress("compiling", None) as done:
+                kept = None if self._cache is None else KeptObjects(compilers, self._cache)
+                problems = gather.build_all(inputs, place, kept or compilers, every=self._every, done=done)
+            self.reused = 0 if kept is None else kept.reused
             for problem in problems:
                 click.echo(problem, err=True)
             found += gather.built(place)
