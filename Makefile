@@ -30,7 +30,7 @@ help:
 
 setup: $(READY)
 
-$(READY): pyproject.toml requirements-dev.txt
+$(READY): pyproject.toml requirements-dev.txt hatch_build.py nkc/runtime/_launch.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo 'nkc needs Python 3.11 or newer (make PYTHON=python3.11 ...)' >&2; exit 1; }
 	@echo 'setup: $(VENV), with torch and triton; the first time takes a few minutes'

@@ -2,7 +2,8 @@
 
 `cuLaunchKernelEx` takes a struct by pointer. The struct, the table of parameter addresses and the parameters lie in
 one buffer, so that a launch writes stream and pointers by a single `struct.pack_into` and calls with four arguments
-that were converted at load. `path="bindings"` launches through cuda-bindings instead, for comparison.
+that were converted at load. With `path="native"` torch tensors are launched on by `_launch.c` where it was built, and
+all else this way; the other paths never ask it, for comparison.
 """
 
 import ctypes
@@ -12,12 +13,12 @@ from typing import Any, Literal, cast
 
 from nkc.ir.contract import DType
 from nkc.ir.launch import Launch, TensorMap
-from nkc.runtime.driver import Driver, Frame, FrameLayout
+from nkc.runtime.driver import Driver, Frame, FrameLayout, LaunchStyle, NativeCall
 from nkc.runtime.errors import BundleError, DriverError
 from nkc.runtime.stream import torch_current_stream
 from nkc.runtime.tensor_map import MAP_ALIGNMENT, MAP_BYTES
 
-LaunchPath = Literal["ex", "plain", "bindings"]
+LaunchPath = Literal["native", "ex", "plain", "bindings"]
 
 # struct CUlaunchConfig of cuda.h: seven uint32 (grid, block, shared bytes), padding, stream, attributes, their number.
 _CONFIG_BYTES = 56
@@ -28,6 +29,8 @@ _KERNARGS = 64
 _MAP_TYPES = {DType.FP8_E4M3: 0, DType.INT32: 4, DType.FP16: 6, DType.FP32: 7, DType.BF16: 9}
 _MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _MAP_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
+
+_KDL_CUDA = 2
 
 # CUresult of a launch while another context, or none, is current on this thread.
 _WRONG_CONTEXT = frozenset({201, 400, 709, 3})
@@ -41,6 +44,7 @@ class CudaDriver:
     def __init__(self, api: Any, device: int, path: LaunchPath) -> None:
         self._api = api
         self._path = path
+        self._ex = path in ("native", "ex")
         self.device = device
         self._handle = self._call(api.cuDeviceGet, device)
         attribute = api.CUdevice_attribute
@@ -132,7 +136,7 @@ class CudaDriver:
 
     def layout(self) -> FrameLayout:
         """Return how frames are written: the stream goes into the launch struct, except on the other two paths."""
-        return FrameLayout(kernargs=_KERNARGS, stream=_CONFIG_STREAM if self._path == "ex" else None)
+        return FrameLayout(kernargs=_KERNARGS, stream=_CONFIG_STREAM if self._ex else None)
 
     def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
         """Return a frame: the launch struct, then the parameters, and the table of their addresses beside it."""
@@ -170,6 +174,21 @@ class CudaDriver:
         run_ex = self._library.cuLaunchKernelEx
         return partial(run_ex, buffer, ctypes.c_void_p(function), table, None)
 
+    def native(self, function: int, launch: Launch) -> NativeCall | None:
+        """Return cuLaunchKernel for this kernel."""
+        del launch
+        if self._path != "native":
+            return None
+        address = ctypes.cast(self._library.cuLaunchKernel, ctypes.c_void_p).value
+        assert address is not None
+        return NativeCall(
+            style=LaunchStyle.PARAMETERS,
+            address=address,
+            function=function,
+            device_type=_KDL_CUDA,
+            again=_WRONG_CONTEXT,
+        )
+
     def tensor_map(
         self,
         dtype: DType,
@@ -206,7 +225,7 @@ class CudaDriver:
         if status not in _WRONG_CONTEXT:
             return status
         with _Current(self):
-            return frame.call() if self._path == "ex" else frame.call(stream)
+            return frame.call() if self._ex else frame.call(stream)
 
     def error(self, call: str, status: int) -> DriverError:
         """Return the error for a CUresult, with its name and text."""
@@ -245,7 +264,7 @@ class _Current:
         self._driver._call(self._driver._api.cuCtxPopCurrent)
 
 
-def open_device(device: int, path: LaunchPath = "ex") -> Driver:
+def open_device(device: int, path: LaunchPath = "native") -> Driver:
     """Return the driver of a CUDA device. Errors: DriverError where something is missing."""
     try:
         from cuda.bindings import driver as api

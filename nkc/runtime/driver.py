@@ -6,6 +6,7 @@ of one call with everything that never changes already written, and the bound fo
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 from nkc.ir.contract import DType
@@ -30,6 +31,34 @@ class Frame:
 
     buffer: bytearray | memoryview
     call: Callable[..., int]
+
+
+class LaunchStyle(IntEnum):
+    """How a driver's launch function takes its arguments; _launch.c has the same numbers.
+
+    PARAMETERS: cuLaunchKernel with a table of addresses. BUFFER: hipModuleLaunchKernel with the whole buffer.
+    CONFIG: cuLaunchKernelEx, shape, stream and attributes in one struct.
+    """
+
+    PARAMETERS = 0
+    BUFFER = 1
+    CONFIG = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeCall:
+    """A launch function for C: its address, the kernel's handle, and what its device is to DLPack.
+
+    attributes: CUlaunchAttribute after CUlaunchAttribute, 72 bytes each; only with CONFIG. again: statuses that
+    `Driver.relaunch` may mend.
+    """
+
+    style: LaunchStyle
+    address: int
+    function: int
+    device_type: int
+    again: frozenset[int]
+    attributes: bytes = b""
 
 
 class Driver(Protocol):
@@ -63,6 +92,9 @@ class Driver(Protocol):
 
     def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
         """Return a new frame whose kernel parameters start as `static`."""
+
+    def native(self, function: int, launch: Launch) -> NativeCall | None:
+        """Return how C launches this kernel, None where the caller asked for another path."""
 
     def tensor_map(
         self,

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from nkc.ir.contract import DType
 from nkc.ir.launch import Launch, TensorMap
-from nkc.runtime.driver import Driver, Frame, FrameLayout
+from nkc.runtime.driver import Driver, Frame, FrameLayout, LaunchStyle, NativeCall
 from nkc.runtime.errors import BundleError, DriverError
 from nkc.runtime.stream import torch_current_stream
 
@@ -22,6 +22,8 @@ _LIBRARIES = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so")
 _MAX_THREADS_PER_BLOCK = 0
 _SHARED_SIZE_BYTES = 1
 _PARAM_BUFFER_POINTER, _PARAM_BUFFER_SIZE, _PARAM_END = 1, 2, 3
+
+_KDL_ROCM = 10
 
 # hipErrorInvalidContext, hipErrorInvalidResourceHandle, hipErrorNotInitialized, hipErrorInvalidDeviceFunction.
 _WRONG_CONTEXT = frozenset({201, 400, 3, 98})
@@ -128,6 +130,15 @@ class HipDriver:
             return cast("int", run(stream, None, extra))
 
         return Frame(buffer=memoryview(buffer).cast("B"), call=call)
+
+    def native(self, function: int, launch: Launch) -> NativeCall | None:
+        """Return hipModuleLaunchKernel for this kernel, which takes the argument buffer whole."""
+        del launch
+        address = ctypes.cast(self._library.hipModuleLaunchKernel, ctypes.c_void_p).value
+        assert address is not None
+        return NativeCall(
+            style=LaunchStyle.BUFFER, address=address, function=function, device_type=_KDL_ROCM, again=_WRONG_CONTEXT
+        )
 
     def tensor_map(
         self,

@@ -9,12 +9,12 @@ graph. `stream` is a handle, an object with `cuda_stream` or `__cuda_stream__`, 
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from nkc.ir.contract import WorkspaceInit
 from nkc.ir.launch import Launch
 from nkc.runtime import guards as guard_rules
-from nkc.runtime import kernargs, specialise
+from nkc.runtime import kernargs, native, specialise
 from nkc.runtime.driver import Driver, Frame
 from nkc.runtime.errors import BundleError, ContractViolation, DriverError, Violation
 from nkc.runtime.stream import stream_handle
@@ -49,6 +49,7 @@ class Kernel:
         self._begin = begin
         self._frames: list[tuple[Any, Callable[..., int]]] = [self._new_frame() for _ in range(_FRAMES_AT_LOAD)]
         self._maps = self._make_maps()
+        self._native = driver.native(function, record)
         self._workspaces = Workspaces(record, driver, streams) if _has_workspace(record) else None
         self.launch = self._launch_exact
         self.specialise()
@@ -58,8 +59,16 @@ class Kernel:
         """Return the id of the sealed contract."""
         return self.record.id
 
+    @property
+    def is_native(self) -> bool:
+        """Return whether torch tensors are launched on by the C extension."""
+        return native.is_native(self.launch)
+
     def specialise(self) -> None:
-        """Write the straight-line launch for torch tensors, where torch is imported. Called at load."""
+        """Make the short launches for torch tensors, where torch is imported: in Python, and in C in front of it.
+
+        Called at load.
+        """
         if "torch" not in sys.modules:
             return
         has_workspace = self._workspaces is not None
@@ -70,7 +79,7 @@ class Kernel:
             workspace=has_workspace,
             stream_in_buffer=self._layout.stream is not None,
         )
-        self.launch = specialise.build(
+        short = specialise.build(
             text,
             {
                 "_slow": self._launch_exact,
@@ -88,6 +97,27 @@ class Kernel:
                 **{f"_make_{name}": maps.make for name, maps in self._maps.items()},
             },
         )
+        self.launch = self._in_c(short) or short
+
+    def _in_c(self, short: Callable[..., None]) -> Callable[..., None] | None:
+        """Return the launch in C, which hands on to `short` whatever it does not launch; None where it cannot be."""
+        if self._native is None:
+            return None
+        maps = [self._maps.get(name) for name in self.arguments]
+        return native.build(
+            self.record,
+            self.guards,
+            self._plan,
+            self._native,
+            self._driver.device,
+            native.Callables(
+                fallback=short,
+                handle=stream_handle,
+                workspace=self._workspaces.assign if self._workspaces else None,
+                makers=tuple(each.of if each is not None else None for each in maps),
+                failed=self._fail,
+            ),
+        )
 
     def check(self, *tensors: Any) -> tuple[Violation, ...]:
         """Return every guard that these tensors do not meet, launching nothing."""
@@ -96,6 +126,7 @@ class Kernel:
     def close(self) -> None:
         """Free the workspace and refuse further launches. The library unloads the module."""
         self._closed = True
+        native.close(self.launch)
         self._frames.clear()
         if self._workspaces is not None:
             self._workspaces.close()
@@ -171,7 +202,10 @@ class Kernel:
         """Launch again with the device's context current: a fresh thread, or another device, has another one."""
         again = self._driver.relaunch(Frame(buffer=frame[0], call=frame[1]), stream, status)
         if again:
-            raise self._driver.error(f"launch of {self.record.symbol} ({self.record.id})", again)
+            self._fail(again)
+
+    def _fail(self, status: int) -> NoReturn:
+        raise self._driver.error(f"launch of {self.record.symbol} ({self.record.id})", status)
 
     def _violation(self, violation: Violation) -> ContractViolation:
         return ContractViolation(self.record.id, (violation,))

@@ -13,7 +13,7 @@ from nkc.runtime.driver import Driver
 from nkc.runtime.errors import BundleError, DriverError
 from nkc.runtime.launch import Kernel
 
-LaunchPath = Literal["ex", "plain", "bindings"]
+LaunchPath = Literal["native", "ex", "plain", "bindings"]
 DEFAULT_STREAMS = 4
 
 
@@ -93,13 +93,14 @@ def load(
     *,
     streams: int = DEFAULT_STREAMS,
     driver: Driver | None = None,
-    launch_path: LaunchPath = "ex",
+    launch_path: LaunchPath = "native",
 ) -> Library:
     """Return the kernels of a bundle (a directory, a packed file, or one already read) for a device.
 
     streams: how many streams may launch a kernel that needs workspace. driver: one that is open already, and stays so.
-    launch_path: how CUDA launches are made, `ex` unless one measures. Errors: BundleError where the bundle is damaged
-    or has nothing for the device; DriverError where the driver refuses.
+    launch_path: how CUDA launches are made; `native` is in C where the extension was built and in Python elsewhere, the
+    others are in Python, for comparison. Errors: BundleError where the bundle is damaged or has nothing for the device;
+    DriverError where the driver refuses.
     """
     bundle = source if isinstance(source, Bundle) else bundles.read(source)
     if not bundle.targets:
@@ -115,7 +116,7 @@ def load(
     return Library(bundle, driver, streams, owns_driver=owns_driver)
 
 
-def open_driver(bundle: Bundle, device: int, launch_path: LaunchPath = "ex") -> Driver:
+def open_driver(bundle: Bundle, device: int, launch_path: LaunchPath = "native") -> Driver:
     """Return the driver of the first vendor in the bundle that this machine has. Errors: DriverError."""
     from nkc.runtime import cuda, hip
 

@@ -9,7 +9,7 @@ from nkc.ir.contract import DType
 from nkc.runtime.errors import ContractViolation, Violation
 
 # DLPack 1.1, dlpack.h: DLDataTypeCode (and bits) of the types that a contract can name.
-_DLPACK_TYPES = {
+DLPACK_TYPES = {
     (4, 16): DType.BF16,
     (2, 16): DType.FP16,
     (2, 32): DType.FP32,
@@ -138,7 +138,7 @@ def _view_dlpack(tensor: Any) -> View:
     dl = _DLTensor.from_address(pointer(capsule, b"dltensor"))
     shape = tuple(dl.shape[axis] for axis in range(dl.ndim))
     strides = tuple(dl.strides[axis] for axis in range(dl.ndim)) if dl.strides else row_major(shape)
-    ours = _DLPACK_TYPES.get((dl.code, dl.bits)) if dl.lanes == 1 else None
+    ours = DLPACK_TYPES.get((dl.code, dl.bits)) if dl.lanes == 1 else None
     return View(
         pointer=(dl.data or 0) + dl.byte_offset,
         dtype=ours,

@@ -70,6 +70,10 @@ class Standin:
         """Set the architecture name of the HIP device."""
         self._library.standin_device(name.encode())
 
+    def use_context(self) -> None:
+        """Make the context of device 0 current on this thread, as torch leaves it."""
+        self._library.cuCtxSetCurrent(ctypes.c_void_p(0xC0))
+
     def lose_context(self) -> None:
         """Leave this thread without a current context."""
         self._library.standin_forget_context()

@@ -1,4 +1,4 @@
-"""The straight-line launch for torch tensors: never weaker than the exact check, and taken whenever it can be."""
+"""The short launches for torch tensors, in C and in Python: exactly the exact check, and taken whenever they can be."""
 
 import random
 import sys
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from nkc.runtime import ContractViolation, load, read
+from nkc.runtime import ContractViolation, load, native, read
 from nkc.runtime import cuda as cuda_driver
 from nkc.runtime.launch import Kernel
 
@@ -17,6 +17,18 @@ torch = pytest.importorskip("torch")
 M, N, K = 4, 256, 512
 
 
+@pytest.fixture(params=["native", "ex"], autouse=True)
+def path(request: pytest.FixtureRequest, monkeypatch) -> str:
+    """The launch in C and the one in Python; without the extension only the latter."""
+    if request.param == "native" and native.extension() is None:
+        pytest.skip("the extension was not built")
+    monkeypatch.setitem(_PATH, "now", request.param)
+    return request.param
+
+
+_PATH = {"now": ""}
+
+
 @pytest.fixture
 def kernel(cuda: Standin, out):
     return _load(out)
@@ -24,9 +36,10 @@ def kernel(cuda: Standin, out):
 
 def _load(out, **shape) -> Kernel:
     """Return a kernel whose device is the host, as torch numbers it, so that host tensors stand for device ones."""
-    driver = cuda_driver.open_device(0)
+    driver = cuda_driver.open_device(0, _PATH["now"])
     driver.device = -1
     (kernel,) = load(read(write_bundle(out, [dense_launch(**shape)])), driver=driver)
+    assert kernel.is_native == (_PATH["now"] == "native")
     return kernel
 
 
@@ -148,9 +161,10 @@ def test_workspace_follows_the_stream(cuda: Standin, out, monkeypatch) -> None:
     assert first == again != second
 
 
-def test_torch_may_come_after_the_bundle(cuda: Standin, out, monkeypatch) -> None:
+def test_torch_may_come_after_the_bundle(cuda: Standin, out, path, monkeypatch) -> None:
     with monkeypatch.context() as before:
         before.delitem(sys.modules, "torch")
+        before.setitem(_PATH, "now", "ex")
         kernel = _load(out)
     assert kernel.launch == kernel._launch_exact
     kernel.launch(*tensors().values())
@@ -159,7 +173,9 @@ def test_torch_may_come_after_the_bundle(cuda: Standin, out, monkeypatch) -> Non
     assert len(cuda.launches()) == 2
 
 
-def test_kernels_of_one_structure_share_their_code(cuda: Standin, tmp_path) -> None:
+def test_kernels_of_one_structure_share_their_code(cuda: Standin, tmp_path, path) -> None:
+    if path == "native":
+        pytest.skip("all kernels are one function in C")
     first, second = _load(tmp_path / "a"), _load(tmp_path / "b", n=512)
     assert first.launch.__code__ is second.launch.__code__
 
@@ -193,8 +209,11 @@ def placements(draw) -> list[torch.Tensor]:
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), shape=st.sampled_from(({}, {"m": (1, 6)}, {"m": (1, 6), "scales": "m_major"}, {"m": 1})))
-def test_the_short_path_launches_exactly_what_the_exact_check_allows(cuda: Standin, tmp_path, data, shape) -> None:
-    kernel = _KERNELS.get(str(shape)) or _KERNELS.setdefault(str(shape), _load(tmp_path / str(len(_KERNELS)), **shape))
+def test_the_short_path_launches_exactly_what_the_exact_check_allows(
+    cuda: Standin, tmp_path, path, data, shape
+) -> None:
+    key = f"{path} {shape}"
+    kernel = _KERNELS.get(key) or _KERNELS.setdefault(key, _load(tmp_path / str(len(_KERNELS)), **shape))
     given_tensors = data.draw(placements())
     allowed = not kernel.check(*given_tensors)
     cuda.reset()
