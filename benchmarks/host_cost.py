@@ -1,12 +1,14 @@
 """Host time of one launch, all ways in one run: `python benchmarks/host_cost.py BUNDLE --kernel ID [--record FILE]`.
 
-Rows: nkc's launch function on each of its three paths (all guards, torch tensors, torch's current stream), the foreign
-call alone, cuda-bindings used plainly (parameter tuple built per call), the Triton JIT launcher on a kernel with as
-many arguments, and C: the bare driver call and the emitted function. Launches are queued in batches below the depth of
-the launch queue and waited for between batches; only the queueing is timed. Median over batches.
+Rows: nkc's launch function on each of its paths (all guards, torch tensors, torch's current stream), the one in C also
+with the stream given and with nothing in the driver's place, the foreign call alone, cuda-bindings used plainly
+(parameter tuple built per call), the Triton JIT launcher on a kernel with as many arguments, and C: the bare driver
+call and the emitted function. Launches are queued in batches below the depth of the launch queue and waited for between
+batches; only the queueing is timed. Median over batches.
 """
 
 import argparse
+import dataclasses
 import importlib.util
 import subprocess
 import sys
@@ -20,7 +22,8 @@ import torch
 from tensors import machine, operands, record
 
 from nkc import runtime
-from nkc.runtime import Kernel
+from nkc.runtime import Kernel, native
+from nkc.runtime.stream import stream_handle
 
 BATCH = 200  # the driver's queue holds 1024 launches; a full one would make the host wait for the device
 ROUNDS = 101
@@ -127,6 +130,34 @@ def from_c(bundle: Path, kernel: Kernel, tensors: list[torch.Tensor]) -> tuple[f
     return bare / 1e3, ours / 1e3
 
 
+def check_allocations(kernel: Kernel, tensors: list[torch.Tensor]) -> None:
+    """Hold 1,000 launches to allocating nothing on the device."""
+    before = torch.cuda.memory_stats()["allocation.all.allocated"], torch.cuda.mem_get_info()[0]
+    for _ in range(1000):
+        kernel.launch(*tensors)
+    torch.cuda.synchronize()
+    after = torch.cuda.memory_stats()["allocation.all.allocated"], torch.cuda.mem_get_info()[0]
+    assert before == after, f"1,000 launches allocated: {before} became {after}"
+
+
+def without_driver(kernel: Kernel) -> Callable[..., None] | None:
+    """Return the launch in C with a function in the driver's place that returns at once; None without the extension."""
+    import ctypes
+
+    if kernel._native is None or not kernel.is_native:
+        return None
+    nothing = ctypes.cast(ctypes.CDLL(None).ffs, ctypes.c_void_p).value  # ffs(0) is 0, which a driver calls success
+    asked = dataclasses.replace(kernel._native, address=nothing, function=0)
+    callables = native.Callables(
+        fallback=kernel._launch_exact,
+        handle=stream_handle,
+        workspace=None,
+        makers=(None,) * len(kernel.arguments),
+        failed=print,
+    )
+    return native.build(kernel.record, kernel.guards, kernel._plan, asked, kernel._driver.device, callables)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -135,22 +166,27 @@ def main() -> None:
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
     rows: dict[str, float | None] = {}
-    for path in ("ex", "plain", "bindings"):
+    for path in ("native", "ex", "plain", "bindings"):
         library = runtime.load(said.bundle, launch_path=path)
         kernel = library[said.kernel] if said.kernel else _first(library)
         tensors = list(operands(kernel).values())
         stream = torch.cuda.current_stream().cuda_stream
+        if path == "native" and not kernel.is_native:
+            print("the extension was not built, or this torch has no exchange table: Python alone")
+            continue
         rows[f"nkc, {path}"] = median_us(partial(kernel.launch, *tensors))
+        if path == "native":
+            rows["nkc, native, stream given"] = median_us(partial(kernel.launch, *tensors, stream=stream))
+            empty = without_driver(kernel)
+            assert empty is not None
+            rows["nkc, native, without the driver"] = median_us(partial(empty, *tensors))
+            check_allocations(kernel, tensors)
+            continue
         kernel.launch(*tensors, stream=stream)
         call = kernel._frames[-1][1]  # the frame that this launch has filled; the others hold null pointers
         rows[f"foreign call alone, {path}"] = median_us(call if path == "ex" else partial(call, stream))
         if path == "ex":
-            before = torch.cuda.memory_stats()["allocation.all.allocated"], torch.cuda.mem_get_info()[0]
-            for _ in range(1000):
-                kernel.launch(*tensors)
-            torch.cuda.synchronize()
-            after = torch.cuda.memory_stats()["allocation.all.allocated"], torch.cuda.mem_get_info()[0]
-            assert before == after, f"1,000 launches allocated: {before} became {after}"
+            check_allocations(kernel, tensors)
             rows["cuda-bindings, plainly"] = median_us(plain_bindings(kernel, tensors))
             jit = triton_launch(tensors)
             if jit is not None:
@@ -164,7 +200,7 @@ def main() -> None:
     print(f"{chosen.record.symbol} ({chosen.id}), {len(chosen.arguments)} tensors, no allocation in 1,000 launches")
     for name, value in rows.items():
         print(f"{name:{width}}  {value:6.2f} us")
-    print("nkc, ex: at most 6 us (aim 3); C, nkc: at most 1 us over the bare driver call")
+    print("nkc, native: at most 6 us (aim 3); C, nkc: at most 1 us over the bare driver call")
     record(
         said.record,
         {

@@ -1,7 +1,7 @@
 """A bundle: what a build left, read whole and checked before any byte of it reaches a driver.
 
-A bundle is the output directory of `nkc compile`, or the same files in one `.nkb` (a zip with fixed order, times and
-attributes, so that equal directories pack to equal bytes). Several targets may live in one. Reading trusts nothing:
+A bundle is the output directory of `nkc compile`, or the same files in one `.nkb` (`nkc.runtime.archive`: equal
+directories pack to equal bytes, and nothing else is accepted). Several targets may live in one. Reading trusts nothing:
 versions, digests, sizes and paths are checked, and whatever is wrong is named with its file.
 """
 
@@ -19,13 +19,13 @@ import msgspec
 
 from nkc.ir.launch import LAUNCH_SCHEMA, Launch
 from nkc.ir.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, Disposition, Entry, Manifest
+from nkc.runtime import archive
 from nkc.runtime.errors import BundleError
 
 SUFFIX = ".nkb"
 MAX_FILE_BYTES = 256 << 20
-MAX_BUNDLE_BYTES = 4 << 30
-MAX_FILES = 100_000
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can say
+MAX_BUNDLE_BYTES = archive.MAX_BYTES
+MAX_FILES = archive.MAX_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,8 @@ def examine(path: str | os.PathLike[str]) -> tuple[Bundle | None, tuple[str, ...
                     launches[entry.id] = _read_launch(entry, files)
             except BundleError as error:
                 problems.append(str(error))
-    problems += [f"{file}: not in the manifest" for file in contents.extra(set(files))]
+    if not problems:
+        problems += contents.extra(files)
     if problems:
         return None, tuple(f"{name}: {problem}" for problem in problems)
     return Bundle(name=name, manifest=manifest, files=files, launches=launches), ()
@@ -122,14 +123,11 @@ def pack(directory: str | os.PathLike[str], out: str | os.PathLike[str]) -> Bund
     Only what the manifest names goes in. Errors: BundleError as in `read`, or where the file cannot be written.
     """
     bundle = read(directory)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for file in sorted(bundle.files, key=lambda file: (file != MANIFEST_FILE, file)):
-            info = zipfile.ZipInfo(file, date_time=_EPOCH)
-            info.create_system = 3  # unix, whatever machine packs
-            info.external_attr = (stat.S_IFREG | 0o644) << 16
-            archive.writestr(info, bundle.files[file])
-    _replace(Path(out), buffer.getvalue())
+    try:
+        packed = archive.write(bundle.files)
+    except ValueError as error:
+        raise BundleError(f"{bundle.name}: cannot be packed: {error}") from None
+    _replace(Path(out), packed)
     return bundle
 
 
@@ -173,8 +171,8 @@ class _Contents:
             raise BundleError(f"{path}: {len(data)} bytes, {self.files[path]} announced")
         return data
 
-    def extra(self, known: set[str]) -> list[str]:
-        """Return the files that should not be there. A directory may hold other things beside its bundle."""
+    def extra(self, files: Mapping[str, bytes]) -> list[str]:
+        """Return what should not be there beside these files. A directory may hold other things than its bundle."""
         return []
 
     def _read(self, path: str) -> bytes:
@@ -197,18 +195,22 @@ class _Directory(_Contents):
         return self._root.joinpath(*PurePosixPath(path).parts).read_bytes()
 
 
-class _Archive(_Contents):
-    def __init__(self, archive: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> None:
+class _Packed(_Contents):
+    def __init__(self, packed: bytes, reader: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> None:
         super().__init__({name: info.file_size for name, info in infos.items()})
-        self._archive = archive
+        self._packed = packed
+        self._reader = reader
         self._infos = infos
 
-    def extra(self, known: set[str]) -> list[str]:
-        return sorted(set(self.files) - known)
+    def extra(self, files: Mapping[str, bytes]) -> list[str]:
+        if strangers := sorted(set(self.files) - set(files)):
+            return [f"{file}: not in the manifest" for file in strangers]
+        found = archive.departure(self._packed, files)
+        return [] if found is None else [found]
 
     def _read(self, path: str) -> bytes:
         try:
-            with self._archive.open(self._infos[path]) as member:
+            with self._reader.open(self._infos[path]) as member:
                 return member.read(MAX_FILE_BYTES + 1)
         except (
             zipfile.BadZipFile,
@@ -233,25 +235,35 @@ def _read_zip(file: Path) -> _Contents:
         raise BundleError("no such file or directory")
     if file.stat().st_size > MAX_BUNDLE_BYTES:
         raise BundleError(f"{file.stat().st_size} bytes, more than the {MAX_BUNDLE_BYTES} that a bundle may hold")
+    packed = file.read_bytes()
     try:
-        archive = zipfile.ZipFile(io.BytesIO(file.read_bytes()))
-        infos = archive.infolist()
+        reader = zipfile.ZipFile(io.BytesIO(packed))
+        infos = reader.infolist()
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, UnicodeDecodeError, OverflowError) as error:
-        raise BundleError(f"not a whole zip file: {error}") from None
+        raise BundleError(_no_bundle(packed, error)) from None
     found: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         if not safe_path(info.filename):
             raise BundleError(f"`{info.filename!r}` leads out of the bundle")
         if info.filename in found:
             raise BundleError(f"{info.filename}: there twice")
-        if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise BundleError(f"{info.filename}: encrypted or compressed by an unknown method")
+        if info.flag_bits & 1 or info.compress_type != zipfile.ZIP_STORED:
+            raise BundleError(
+                f"{info.filename}: encrypted or compressed, and a packed bundle holds its files as they are"
+            )
         if stat.S_ISLNK(info.external_attr >> 16):
             raise BundleError(f"{info.filename}: a link")
         found[info.filename] = info
     if len(found) > MAX_FILES or sum(info.file_size for info in infos) > MAX_BUNDLE_BYTES:
         raise BundleError(f"more than {MAX_FILES} files or {MAX_BUNDLE_BYTES} bytes once unpacked")
-    return _Archive(archive, found)
+    return _Packed(packed, reader, found)
+
+
+def _no_bundle(data: bytes, error: Exception) -> str:
+    """Return what a file is that cannot be read as a zip file: a bundle cut short, or something else altogether."""
+    if data.startswith(b"PK\3\4"):
+        return f"a packed bundle that is not whole: {error}"
+    return "not a bundle (a bundle is the output directory of `nkc compile`, or the file that `nkc pack` makes of it)"
 
 
 def _read_manifest(contents: _Contents) -> Manifest:

@@ -161,7 +161,7 @@ def _tensor_guard(draw, name: str, carries_m: bool, bounded: bool) -> TensorGuar
 @st.composite
 def operands(draw, launch: Launch) -> list[torch.Tensor]:
     """Return tensors for a record, mostly right, each in every way wrong now and then."""
-    memory = torch.zeros(1 << 17, dtype=torch.uint8)
+    memory = _MEMORY
     m = draw(st.integers(0, 10))
     found, at = [], 0
     wrong = draw(st.sampled_from((1 << 30, 1 << 30, 40, 12)))
@@ -192,12 +192,15 @@ def operands(draw, launch: Launch) -> list[torch.Tensor]:
     return found
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_MEMORY = torch.zeros(1 << 17, dtype=torch.uint8)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), record=records())
 def test_c_and_python_do_the_same(cuda: Standin, tmp_path_factory, data, record) -> None:
     folder = tmp_path_factory.mktemp("same")
     ours, reference = _load(folder / "a", record), _load(folder / "b", record, "ex")
-    for _ in range(4):
+    for _ in range(6):
         given_tensors = data.draw(operands(record[0]))
         options = {}
         if data.draw(st.booleans()):
