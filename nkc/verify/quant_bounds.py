@@ -7,6 +7,7 @@ may move a code to its neighbour and never further. Where the oracle gives every
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from nkc.verify.bounds import Failure, U
 from nkc.verify.numbers import bf16, fp8, fp32
 from nkc.verify.numbers.fp8 import E4M3FN, Fp8Format, Overflow
+from nkc.verify.oracles.group_quant import Flavour
 from nkc.verify.oracles.silu_mul_quant import Intermediate
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
 
@@ -72,6 +75,7 @@ def judge_quantised(
     limits: QuantLimits,
     *,
     overflow: Overflow,
+    flavour: Flavour = Flavour.DIVIDE,
     value: F64 | None = None,
     intermediate: Intermediate = Intermediate.FP32,
     fmt: Fp8Format = E4M3FN,
@@ -79,19 +83,18 @@ def judge_quantised(
     """Compare codes [M, D] and scales [M, D / group] with the oracle's.
 
     With a bf16 intermediate the value before it (float64) is needed: near a tie of bf16 a kernel may legally round the
-    other way, so the interval is taken on both sides of that rounding, and a scale may follow either.
+    other way. Where the largest of a group does, its scale is another one, as legal and a bf16 step (2^-8) from the
+    oracle's, and then codes are held against that scale: see `_sides`.
     """
     group = codes.shape[1] // max(1, scales.shape[1])
-    low_scale = high_scale = expected.scales
+    apart = fp32.ulp_distance(scales, expected.scales)
     low = high = np.abs(expected.ratio)
+    reference = expected.codes
     if intermediate is Intermediate.BF16:
         if value is None:
             raise ValueError("a bf16 intermediate is judged from the value before it (give `value`)")
-        low_scale, low, high_scale, high = _both_sides(value, expected, limits, group, fmt)
-    apart = np.minimum(
-        np.minimum(fp32.ulp_distance(scales, low_scale), fp32.ulp_distance(scales, high_scale)),
-        fp32.ulp_distance(scales, expected.scales),
-    )
+        sides = _sides(value, expected, limits, group, fmt)
+        apart, low, high, reference = sides.followed_by(scales, expected, limits, flavour, overflow, fmt)
     lowest = fp8.encode(low * (1 - limits.interval), overflow, fmt)
     highest = fp8.encode(high * (1 + limits.interval), overflow, fmt)
     nan, wanted_nan = fp8.is_nan(codes, fmt), fp8.is_nan(expected.codes, fmt)
@@ -99,7 +102,7 @@ def judge_quantised(
     inside = (place >= fp8.order(lowest, fmt)) & (place <= fp8.order(highest, fmt))
     inside &= ((codes ^ expected.codes) & 0x80) == 0
     inside = np.where(nan | wanted_nan, nan & wanted_nan, inside)
-    moved = int(np.sum((codes != expected.codes) & ~(nan & wanted_nan)))
+    moved = int(np.sum((codes != reference) & ~(nan & wanted_nan)))
     allowed = math.ceil(limits.moved * codes.size)
     first = None
     if not inside.all():
@@ -121,26 +124,71 @@ def judge_quantised(
     )
 
 
-def _both_sides(
-    value: F64, expected: Quantised, limits: QuantLimits, group: int, fmt: Fp8Format
-) -> tuple[F32, F64, F32, F64]:
-    """Return scale and ratio magnitude for the value a little smaller and a little larger, rounded to bf16.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sides:
+    """What a value may be in bf16: magnitudes [M, D] rounded as they are, a bit smaller, a bit larger; and scales."""
 
-    A scale follows its amax; a group on the floor or at zero keeps the oracle's scale.
+    centre: F64
+    low: F64
+    high: F64
+    low_scale: F32
+    high_scale: F32
+
+    def followed_by(
+        self,
+        scales: F32,
+        expected: Quantised,
+        limits: QuantLimits,
+        flavour: Flavour,
+        overflow: Overflow,
+        fmt: Fp8Format,
+    ) -> tuple[I64, F64, F64, U8]:
+        """Return, for the legal scale that each group of a kernel took, how far its scale is from it (fp32 steps), the
+        lowest and the highest ratio, and the codes.
+
+        The oracle's scale where that is near enough, or where none is: a scale of another side licenses nothing unless
+        the kernel wrote it. Ratios and codes follow from the scale taken: had the oracle rounded the largest value the
+        other way, these would be its codes. Held against the codes of the scale that was not taken, 2^-8 of a ratio
+        would move 23 * 2^-8 = 9 % of the group's codes, which no share for relative errors of 16 u is meant for; and
+        codes that do not follow the scale that was written are refused by the same share.
+        """
+        apart = fp32.ulp_distance(scales, expected.scales)
+        taken, codes = expected.scales, expected.codes
+        for side in (self.low_scale, self.high_scale):
+            steps = fp32.ulp_distance(scales, side)
+            other = (apart > limits.scale_ulp) & (steps <= limits.scale_ulp)
+            apart, taken = np.where(other, steps, apart), np.where(other, side, taken)
+        group = codes.shape[1] // max(1, taken.shape[1])
+        each = np.repeat(taken, group, axis=1)
+        moved = np.repeat(fp32.bits(taken) != fp32.bits(expected.scales), group, axis=1)
+        with np.errstate(invalid="ignore", over="ignore", under="ignore", divide="ignore"):
+            centre = self.centre.astype(np.float32)  # exact
+            ratio = centre * (np.float32(1) / each) if flavour is Flavour.RECIPROCAL else centre / each
+            again = fp8.encode(np.copysign(ratio.astype(np.float64), expected.ratio), overflow, fmt)
+            wide = each.astype(np.float64)
+            return apart, self.low / wide, self.high / wide, np.where(moved, again, codes)
+
+
+def _sides(value: F64, expected: Quantised, limits: QuantLimits, group: int, fmt: Fp8Format) -> _Sides:
+    """Return what the value may be after its rounding to bf16, given its error before it.
+
+    A scale follows its amax; a group on the floor or at zero, or with a scale that is rounded up to a power of two,
+    keeps the oracle's.
     """
     m, d = value.shape
+    centre = bf16.rounded(np.abs(value)).astype(np.float64)
     low = bf16.rounded(np.abs(value) * (1 - limits.value_error)).astype(np.float64)
     high = bf16.rounded(np.abs(value) * (1 + limits.value_error)).astype(np.float64)
 
-    def scale_of(side: F64) -> F32:
-        amax = side.reshape(m, d // group, group).max(axis=-1)
-        centre = bf16.rounded(np.abs(value)).astype(np.float64).reshape(m, d // group, group).max(axis=-1)
-        derived = (amax / fmt.max).astype(np.float32)
-        follows = expected.scales == (centre / fmt.max).astype(np.float32)
-        return np.where(follows, derived, expected.scales).astype(np.float32)
+    def of_largest(side: F64) -> F32:
+        scale: F32 = (side.reshape(m, d // group, group).max(axis=-1) / fmt.max).astype(np.float32)
+        return scale
 
-    low_scale, high_scale = scale_of(low), scale_of(high)
-    with np.errstate(invalid="ignore"):
-        low_ratio = low / np.repeat(high_scale.astype(np.float64), group, axis=1)
-        high_ratio = high / np.repeat(low_scale.astype(np.float64), group, axis=1)
-    return low_scale, low_ratio, high_scale, high_ratio
+    follows = expected.scales == of_largest(centre)
+    return _Sides(
+        centre=centre,
+        low=low,
+        high=high,
+        low_scale=np.where(follows, of_largest(low), expected.scales).astype(np.float32),
+        high_scale=np.where(follows, of_largest(high), expected.scales).astype(np.float32),
+    )

@@ -83,12 +83,14 @@ def judge(
     tensors = {tensor.name: tensor for tensor in outputs(contract, dims)}
     codes = _view(tensors[QUANTISED], left, covered, expected.codes)
     scales = _view(tensors[SCALES], left, covered, expected.scales)
+    said = Rules.of(contract)
     found = judge_quantised(
         codes.astype(np.uint8),
         scales.astype(np.float32),
         expected,
         limits,
-        overflow=Rules.of(contract).overflow,
+        overflow=said.overflow,
+        flavour=said.flavour,
         value=value,
         intermediate=intermediate,
     )

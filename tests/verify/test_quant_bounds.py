@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nkc.verify.numbers import bf16, fp32
+from nkc.verify.numbers import bf16, fp8, fp32
 from nkc.verify.numbers.fp8 import Overflow
 from nkc.verify.oracles.epilogues import Halves, split
 from nkc.verify.oracles.group_quant import Flavour, group_quant
@@ -99,3 +99,64 @@ def test_a_bf16_intermediate_needs_its_value():
     got = group_quant(x_of(Regime.EXACT))
     with pytest.raises(ValueError, match="a bf16 intermediate is judged from the value before it"):
         judge_quantised(got.codes, got.scales, got, SILU_MUL, intermediate=Intermediate.BF16, **SATURATE)
+
+
+def tie_of_bf16():
+    """Return values whose largest, in the second of three groups, is a little below a tie of bf16, and their oracle's.
+
+    1 + 2^-7 + 2^-8 is the tie; 1e-9 below it the oracle rounds down, and fp32 cannot see the difference.
+    """
+    value = np.random.default_rng(5).normal(size=(1, 384)) * 0.2
+    value[0, 200] = (1 + 2**-7 + 2**-8) * (1 - 1e-9)
+    return value, group_quant(bf16.rounded(value))
+
+
+def judged(value, oracle, codes, scales):
+    return judge_quantised(
+        codes, scales, oracle, SILU_MUL, value=value, intermediate=Intermediate.BF16, overflow=Overflow.SATURATE
+    )
+
+
+def the_other_side(value):
+    """Return what a kernel leaves that rounded the tie up, as one does that has only fp32 before bf16."""
+    up = bf16.rounded(value.astype(np.float32))
+    up[0, 200] = np.float32(1 + 2**-6)
+    return group_quant(up)
+
+
+def test_a_group_whose_largest_value_took_the_other_side_of_a_tie_is_held_against_that_scale():
+    value, oracle = tie_of_bf16()
+    other = the_other_side(value)
+    assert fp32.ulp_distance(other.scales, oracle.scales).tolist()[0][1] > 1000
+    assert np.sum(other.codes != oracle.codes) > 4  # of 384 codes one may move
+    verdict = judged(value, oracle, other.codes, other.scales)
+    assert verdict.passed
+    assert (verdict.scale_ulp, verdict.outside, verdict.moved) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("fault", ["codes of the other scale", "no tie", "half a step", "truncated", "next group"])
+def test_a_wrong_kernel_is_not_excused_by_a_tie(fault):
+    value, oracle = tie_of_bf16()
+    other = the_other_side(value)
+    codes, scales = other.codes.copy(), other.scales.copy()
+    match fault:
+        case "codes of the other scale":  # the scale of one side beside the codes of the other
+            codes = oracle.codes
+        case "no tie":  # the same step where the value is 100 u from a tie
+            value[0, 200] = (1 + 2**-7 + 2**-8) * (1 - 100 * 2.0**-24)
+        case "half a step":  # neither side's scale
+            scales[0, 1] = (oracle.scales[0, 1] + other.scales[0, 1]) / 2
+        case "truncated":  # codes toward zero, in that group alone
+            here = (slice(None), slice(128, 256))
+            codes[here] -= np.abs(fp8.decode(codes[here])) > np.abs(other.ratio[here])
+        case "next group":  # the excuse is of one group, not of its neighbour
+            scales[0, 2] *= np.float32(1 + 2**-8)
+    assert not judged(value, oracle, codes, scales).passed
+
+
+def test_a_scale_that_took_the_oracles_side_leaves_no_room_for_codes_of_the_other():
+    value, oracle = tie_of_bf16()
+    assert judged(value, oracle, oracle.codes, oracle.scales).passed
+    mixed = oracle.codes.copy()
+    mixed[0, 128:256] = the_other_side(value).codes[0, 128:256]
+    assert judged(value, oracle, mixed, oracle.scales).outside > 0
