@@ -27,8 +27,9 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     operation: what it computes.
     target: the chip it was written for.
     rank: the catalogue's; lower is tried first.
-    effective_rank: [0, place] by a tuning row, else [1, rank].
+    effective_rank: [0, place] by a tuning row, else [1, nanoseconds] by the operation's rule, else [1, rank].
     rank_source: where the effective rank comes from.
+    rule: the time that the operation's rule tells, and from what; null where it says nothing of this candidate.
     maturity: the effective word: `claimed`, capped by evidence.
     claimed: what the catalogue says.
     engine: what ran the object for that evidence; null where there is none.
@@ -48,6 +49,7 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     rank: int
     effective_rank: tuple[int, int]
     rank_source: str
+    rule: str | None = None
     maturity: Maturity
     claimed: Maturity
     engine: str | None
@@ -200,6 +202,7 @@ def _candidate(candidate: Candidate, selected: Candidate | None) -> CandidateRec
         rank=tactic.rank,
         effective_rank=candidate.effective_rank,
         rank_source=candidate.rank_source,
+        rule=candidate.rule,
         maturity=candidate.standing.maturity,
         claimed=candidate.standing.claimed,
         engine=candidate.standing.engine,

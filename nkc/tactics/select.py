@@ -31,12 +31,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """One tactic and why it is not to be had for this contract; without reasons it is eligible."""
+    """One tactic and why it is not to be had for this contract; without reasons it is eligible.
+
+    rule: what the operation's rule told of its time, and from what; None where it says nothing.
+    """
 
     tactic: Tactic
     standing: Standing
     effective_rank: tuple[int, int]
     rank_source: str
+    rule: str | None = None
     reasons: tuple[Reason, ...]
 
     @property
@@ -119,17 +123,16 @@ def _candidate(
     stands: Standing,
     ranks: Ranks,
 ) -> Candidate:
-    reasons = [
-        *obstacles(contract, tactic, results),
-        *_maturity(stands, policy),
-        *_policy(tactic, policy),
-    ]
-    effective_rank, rank_source = ranks.of(tactic.name, tactic.rank)
+    missing = obstacles(contract, tactic, results)
+    reasons = [*missing, *_maturity(stands, policy), *_policy(tactic, policy)]
+    estimate = None if missing else tactic.estimate(contract, tactic)
+    effective_rank, rank_source = ranks.of(tactic, estimate.ns if estimate else None)
     return Candidate(
         tactic=tactic,
         standing=stands,
         effective_rank=effective_rank,
         rank_source=rank_source,
+        rule=estimate.words if estimate else None,
         reasons=tuple(reasons),
     )
 

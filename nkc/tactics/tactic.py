@@ -59,11 +59,20 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """How long a kernel is thought to take, with what that was told from, in words."""
+
+    ns: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tactic:
     """One tactic.
 
-    rank: lower is tried first; a committed tuning row goes before any rank. claim: the maturity it claims, capped by
-    evidence. requires: every condition beside target and declared constants, which are asked of every tactic.
+    rank: lower is tried first; a committed tuning row goes before any rank. estimate: the time of a contract that the
+    predicates admit, by a rule; where it says something it takes the rank's place. claim: the maturity it claims,
+    capped by evidence. requires: every condition beside target and declared constants, which are asked of every tactic.
     lower: fills in schedule, grid, block, workspace and arguments of a contract that the predicates admit.
     proofs: the small contracts on which the tactic is proven. geometry: how the name ends where it spells no tile out.
     """
@@ -80,6 +89,7 @@ class Tactic:
     kernel: Kernel
     geometry: str = ""
     declares: tuple[str, ...] = ()
+    estimate: Callable[[Contract, "Tactic"], Estimate | None] = lambda _contract, _tactic: None
     proofs: Callable[["Tactic"], tuple[Contract, ...]] = field(default=lambda _: ())
     note: str = ""
 

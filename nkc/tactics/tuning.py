@@ -20,6 +20,7 @@ from nkc.ir.package import PACKAGE, file_sha256
 from nkc.tactics import performance
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.performance import Record
+from nkc.tactics.tactic import Tactic
 
 TUNING_SCHEMA: Literal["nkc.tuning/1"] = "nkc.tuning/1"
 TUNING_FILE = "tuning.json"
@@ -68,12 +69,16 @@ class Ranks:
     source: str
     named: frozenset[str]
 
-    def of(self, tactic: str, rank: int) -> tuple[tuple[int, int], str]:
-        """Return a tactic's effective rank and where it comes from; rank: the catalogue's."""
-        place = self.places.get(tactic)
+    def of(self, tactic: Tactic, estimated_ns: int | None = None) -> tuple[tuple[int, int], str]:
+        """Return a tactic's effective rank and where it comes from.
+
+        estimated_ns: by the operation's rule, which takes the catalogue rank's place.
+        """
+        place = self.places.get(tactic.name)
         if place is not None:
             return (0, place), self.source
-        return (1, rank), self.source if tactic in self.named else "catalogue"
+        base, source = (tactic.rank, "catalogue") if estimated_ns is None else (estimated_ns, "rule")
+        return (1, base), f"{source}; {self.source}" if tactic.name in self.named else source
 
 
 NONE = Ranks(places={}, source="catalogue", named=frozenset())
@@ -214,7 +219,7 @@ class Tuning:
         named = frozenset(row.order)
         source = f"{operation}/{TUNING_FILE}: {row}"
         if why := self.why_stale(operation, row):
-            return Ranks(places={}, source=f"catalogue; stale row {source}: {why}", named=named)
+            return Ranks(places={}, source=f"stale row {source}: {why}", named=named)
         records = ", ".join(digest[:12] for digest in row.records)
         places = {tactic: place for place, tactic in enumerate(row.order)}
         return Ranks(places=places, source=f"{source}; records {records}", named=named)

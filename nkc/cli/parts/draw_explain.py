@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
     from nkc.emit.explain import CandidateRecord, Explain
 
+RULES_SHOWN = 3
+"""Candidates whose rule is spelled out below the table; --format json has all."""
+
 _STATES = {"selected": 0, "eligible": 1, "rejected": 2}
 
 
@@ -21,7 +24,7 @@ def draw_explain(record: "Explain") -> None:
     others = sum(candidate.target != record.target for candidate in record.candidates)
     if others:
         shown.append(Text(f"{others} candidates for other targets are left out here; --format json lists them", "dim"))
-    shown += [Text(f"tuned: {source}", "dim") for source in _rows(record)]
+    shown += [Text(line, "dim") for line in _ranking(record)]
     shown.append(_budget(record))
     if record.launch is not None:
         shown.append(_object(record))
@@ -91,15 +94,20 @@ def _candidates(record: "Explain") -> "Table":
 
 
 def _rank(candidate: "CandidateRecord") -> str:
-    """Return the catalogue's rank, or the place in a tuning row, which goes before every such rank."""
-    tuned, place = candidate.effective_rank
-    return str(place) if tuned else f"row {place}"
+    """Return the place in a tuning row, else the time that a rule tells, else the catalogue's rank; in that order."""
+    tier, place = candidate.effective_rank
+    if not tier:
+        return f"row {place}"
+    return str(place) if candidate.rule is None else f"~{place / 1000:.1f} us"
 
 
-def _rows(record: "Explain") -> list[str]:
-    """Return the tuning rows that rank candidates, or would if they were not stale."""
-    named = {each.rank_source for each in record.candidates if each.target == record.target}
-    return sorted(named - {"catalogue"})
+def _ranking(record: "Explain") -> list[str]:
+    """Return the tuning rows that rank candidates, or would if they were not stale, then what a rule told from what."""
+    local = [each for each in record.candidates if each.target == record.target]
+    rows = {each.rank_source for each in local} - {"catalogue", "rule"}
+    told = [each for each in local if each.rule and each.effective_rank[0] and each.state != "rejected"]
+    told = sorted(told, key=lambda each: (each.effective_rank, each.name))[:RULES_SHOWN]
+    return [*(f"tuned: {row}" for row in sorted(rows)), *(f"by rule: {each.name}: {each.rule}" for each in told)]
 
 
 def _maturity(candidate: "CandidateRecord") -> str:

@@ -11,7 +11,7 @@ from nkc.ir import operations
 from nkc.ir.contract import Accumulate, Combine, Contract, DType, Layout
 from nkc.ir.scales import leading_extent
 from nkc.tactics.addressing import Aligned, OffsetUnit, offsets_fit_int32
-from nkc.tactics.dense import cuda
+from nkc.tactics.dense import cuda, wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import lower, schedule, tile_of
 from nkc.tactics.dense.proofs import gemv_proofs
@@ -129,6 +129,7 @@ def _tactic(row: Row) -> Tactic:
             pattern=CodePattern(matrix=(), at_least=0, fp32_fma=16 * row.rows),
         ),
         geometry=geometry,
+        estimate=wave.estimate,
         proofs=gemv_proofs,
         note=f"{row.rows} weight rows a CTA, {row.warps} warps share k, fp32 FMA",
     )

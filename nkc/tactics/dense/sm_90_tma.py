@@ -13,7 +13,7 @@ from nkc.ir import operations, targets
 from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout
 from nkc.ir.launch import TensorMap
 from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, ScalesPitch, offsets_fit_int32
-from nkc.tactics.dense import cuda
+from nkc.tactics.dense import cuda, wave
 from nkc.tactics.dense.kernel import GROUP_M, symbol
 from nkc.tactics.dense.plan import ceil_div, lower_persistent, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import tma_proofs
@@ -201,6 +201,7 @@ def _tactic(row: Row) -> Tactic:
             pattern=CodePattern(matrix=("QGMMA",)),
             tensor_maps=partial(tensor_maps, row=row),
         ),
+        estimate=wave.estimate,
         proofs=tma_proofs,
         note="persistent, tiles and scales by TMA",
     )

@@ -6,6 +6,7 @@ from functools import partial
 
 from nkc.ir.contract import Accumulate, Combine, Triple
 from nkc.tactics.addressing import OffsetUnit
+from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import bf16_constants, fp8_constants
 from nkc.tactics.dense.plan import lower, schedule
 from nkc.tactics.dense.proofs import bf16_proofs, fp8_proofs
@@ -99,6 +100,7 @@ def _tactic(tile: Tile, requires: tuple[Predicate, ...], kernel: Kernel, *, fp8:
         schedule=schedule(tile.size, waves=tile.waves, stages=tile.stages, split_k=tile.split_k),
         lower=lower,
         kernel=kernel,
+        estimate=wave.estimate,
         proofs=fp8_proofs if fp8 else bf16_proofs,
         note=tile.note,
     )
