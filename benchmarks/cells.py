@@ -1,11 +1,13 @@
-"""Writes the contracts of the 66 dense cells that are benched on an H200: python benchmarks/cells.py OUT
+"""Writes contracts of dense cells for sm_90: python benchmarks/cells.py OUT [--set h200|production|bf16]
 
-Eleven shapes of DeepSeek-V3 and Qwen3 layers, six numbers of rows, block-scaled FP8 for sm_90, in the form of
-`examples/sets`: up to 128 rows partial chains along k are licensed, above that the chain is ascending.
+`h200`: eleven shapes of DeepSeek-V3 and Qwen3 layers at six numbers of rows, block-scaled FP8, those that published
+times of other libraries are for. `production`: every block-scaled shape of `shapes.json`, the layers of public
+checkpoints at tensor parallelism 1, 2, 4 and 8. `bf16`: its unquantised layers, and three of the eleven shapes in bf16.
+In the form of `examples/sets`: up to 128 rows partial chains along k are licensed, above that the chain is ascending.
 """
 
+import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,44 +24,64 @@ SHAPES = (  # n, k
     (5120, 17408),
     (6144, 4096),
 )
+BF16_SHAPES = ((4096, 7168), (7168, 2048), (5120, 5120))
 ROWS = (1, 16, 64, 128, 512, 4096)
 FEW_ROWS = 128
+SETS = ("h200", "production", "bf16")
 
 
-def cells() -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield (file name, contract) of every cell."""
-    for n, k in SHAPES:
-        for m in ROWS:
-            yield f"dense.n{n}.k{k}.m{m}.sm_90.json", contract(m, n, k)
+def shapes(kind: str) -> tuple[tuple[int, int], ...]:
+    """Return the (n, k) of a set."""
+    if kind == "h200":
+        return SHAPES
+    listed = json.loads(Path(__file__).with_name("shapes.json").read_text())["shapes"]
+    dtype = "bf16" if kind == "bf16" else "fp8_e4m3"
+    found = tuple((shape["n"], shape["k"]) for shape in listed if shape["dtype"] == dtype)
+    return (*found, *BF16_SHAPES) if kind == "bf16" else tuple(shape for shape in found if shape not in SHAPES)
 
 
-def contract(m: int, n: int, k: int) -> dict[str, object]:
-    """Return one cell's contract: D[m, n] = A[m, k] B[n, k]^T, scales per 1x128 and 128x128."""
+def cells(kind: str = "h200", rows: tuple[int, ...] = ROWS) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield (file name, contract) of every cell of a set."""
+    scaled = kind != "bf16"
+    for n, k in shapes(kind):
+        for m in rows:
+            yield f"dense.{'' if scaled else 'bf16.'}n{n}.k{k}.m{m}.sm_90.json", contract(m, n, k, scaled=scaled)
+
+
+def contract(m: int, n: int, k: int, *, scaled: bool = True) -> dict[str, object]:
+    """Return one cell's contract: D[m, n] = A[m, k] B[n, k]^T, where scaled by 1x128 and 128x128, else in bf16."""
+    operand = "fp8_e4m3" if scaled else "bf16"
+    scales = {
+        "a": {"block": [1, 128], "layout": "m_major", "leading_dim": {"multiple_of": 4}},
+        "b": {"block": [128, 128], "layout": "row_major"},
+    }
     return {
         "schema": "nkc.contract/1",
         "target": {"arch": "sm_90"},
         "operation": "dense",
         "shape": {"m": m, "n": n, "k": k},
-        "dtypes": {"a": "fp8_e4m3", "b": "fp8_e4m3", "acc": "fp32", "out": "bf16"},
-        "scales": {
-            "a": {"block": [1, 128], "layout": "m_major", "leading_dim": {"multiple_of": 4}},
-            "b": {"block": [128, 128], "layout": "row_major"},
-        },
+        "dtypes": {"a": operand, "b": operand, "acc": "fp32", "out": "bf16"},
+        **({"scales": scales} if scaled else {}),
         "layouts": {"a": "row_major", "b": "row_major_nk", "out": "row_major"},
         "numerics": {
-            "accumulate": "tensor_core_fp8",
+            "accumulate": "tensor_core_fp8" if scaled else "matrix_unit_fp32",
             "combine": "fixed_order" if m <= FEW_ROWS else "ascending",
         },
         "fallback": "framework",
     }
 
 
-def write(out: Path) -> None:
-    """Write every contract into a folder."""
+def write(out: Path, kind: str = "h200", rows: tuple[int, ...] = ROWS) -> None:
+    """Write every contract of a set into a folder."""
     out.mkdir(parents=True, exist_ok=True)
-    for name, document in cells():
+    for name, document in cells(kind, rows):
         (out / name).write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--set", choices=SETS, default="h200")
+    parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
+    options = parser.parse_args()
+    write(options.out, options.set, tuple(options.rows))

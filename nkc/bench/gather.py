@@ -15,6 +15,7 @@ from nkc.ir.manifest import MANIFEST_FILE
 from nkc.ir.reader import parse_document
 from nkc.tactics import catalogue
 from nkc.tactics.select import Policy, Selection, select
+from nkc.tactics.tactic import Tactic
 from nkc.verify import gather
 from nkc.verify.static import static_checks
 from nkc.verify.subject import Subject
@@ -71,15 +72,27 @@ def _order(asked: Asked) -> tuple[str, str, list[tuple[str, int]], int, str]:
 
 
 def plain_of(contract: Contract, names: Iterable[str]) -> str | None:
-    """Return the simplest of these tactics: one workgroup a tile, first by the catalogue's rank. None without one."""
+    """Return the simplest of these tactics: in Triton, one workgroup a tile, first by the catalogue's rank.
+
+    None without one: it stands for a kernel that nobody tuned, and none of ours in CUDA C++ does.
+    """
     known = {tactic.name: tactic for tactic in catalogue.tactics_of(contract.operation)}
-    simple = [known[name] for name in names if name in known and (known[name].schedule.split_k or 1) == 1]
+    simple = [known[name] for name in names if name in known and _is_plain(known[name])]
     return min(simple, key=lambda tactic: (tactic.rank, tactic.name)).name if simple else None
 
 
-def choices(selection: Selection, *, every: bool) -> tuple[str, ...]:
-    """Return the tactics to build for a contract: every eligible one, or the selected one and the plain one."""
+def _is_plain(tactic: Tactic) -> bool:
+    return tactic.kernel.language == "triton" and (tactic.schedule.split_k or 1) == 1
+
+
+def choices(selection: Selection, *, every: bool, first: int | None = None) -> tuple[str, ...]:
+    """Return the tactics to build for a contract: every eligible one, or the selected one and the plain one.
+
+    first: only so many, as selection orders them by tuning rows and rule.
+    """
     names = [candidate.tactic.name for candidate in selection.eligible]
+    if first is not None:
+        return tuple(names[:first])
     if every or not names:
         return tuple(names)
     plain = plain_of(selection.contract, names)
@@ -92,6 +105,7 @@ def build_all(
     toolchain: build.Toolchain,
     *,
     every: bool,
+    first: int | None = None,
     done: Done = lambda _: None,
 ) -> tuple[str, ...]:
     """Build kernels into one folder a tactic below `out`; return what could not be built, one line each.
@@ -102,7 +116,7 @@ def build_all(
     wanted: dict[str, list[tuple[str, Contract]]] = {}
     for file, contract in contracts:
         check_operation(contract, file)
-        for name in choices(select(contract, ALLOWED, book=book), every=every):
+        for name in choices(select(contract, ALLOWED, book=book), every=every, first=first):
             wanted.setdefault(name, []).append((file, contract))
     problems: list[str] = []
     count = 0

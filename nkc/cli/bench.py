@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 @click.command("bench")
 @click.argument("subjects", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--every", is_flag=True, help="Build every eligible tactic, not the selected and the plain one alone.")
+@click.option("--first", metavar="N", type=click.IntRange(min=1), help="Build the first N by tuning rows and rule.")
 @click.option("--build-only", metavar="DIR", type=click.Path(path_type=Path), help="Build, for another machine.")
 @click.option("--cache", metavar="DIR", type=click.Path(path_type=Path), help="Compile only what is not kept there.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the data.")
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 def command(
     subjects: tuple[Path, ...],
     every: bool,
+    first: int | None,
     build_only: Path | None,
     cache: Path | None,
     seed: int,
@@ -46,7 +48,7 @@ def command(
         return plot_records(subjects, plot)
     from nkc.cli.parts.benching import Bench
 
-    with Bench(subjects, every=every, build_only=build_only, cache=cache) as bench:
+    with Bench(subjects, every=every, first=first, build_only=build_only, cache=cache) as bench:
         if build_only is not None:
             kept = f", {bench.reused} of them kept from before" if cache is not None else ""
             click.echo(f"{build_only}: {bench.kernels} kernels for {len(bench.asked)} contracts{kept}", err=True)

@@ -27,12 +27,19 @@ class Bench:
     """The contracts to bench with their kernels, in a temporary directory where they had to be built."""
 
     def __init__(
-        self, paths: Sequence[Path], *, every: bool, build_only: Path | None, cache: Path | None = None
+        self,
+        paths: Sequence[Path],
+        *,
+        every: bool,
+        first: int | None = None,
+        build_only: Path | None,
+        cache: Path | None = None,
     ) -> None:
         if not paths:
             raise UsageError("nkc: nothing to bench (name contracts, a folder of them, or a built directory)")
         self._paths = paths
         self._every = every
+        self._first = first
         self._place = build_only
         self._cache = cache
         self._stack = ExitStack()
@@ -69,7 +76,9 @@ class Bench:
             inputs = api.read_all([str(path) for path in files])
             with Toolchains() as compilers, _progress("compiling", None) as done:
                 kept = None if self._cache is None else KeptObjects(compilers, self._cache)
-                problems = gather.build_all(inputs, place, kept or compilers, every=self._every, done=done)
+                problems = gather.build_all(
+                    inputs, place, kept or compilers, every=self._every, first=self._first, done=done
+                )
             self.reused = 0 if kept is None else kept.reused
             for problem in problems:
                 click.echo(problem, err=True)
