@@ -4,13 +4,17 @@ Numbers are placed here, text in `templates/svg/bench.svg.j2`. One colour a numb
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nkc.bench.compare import Comparison, compare
+from nkc.bench.summary import CellLine, PeerTime, line_of, rows_of
 from nkc.tactics.performance import Measurements, Record, Session
 
 WIDTH, HEIGHT, MARGIN = 1000, 430, 62
+Lines = Mapping[str, CellLine]
+"""By a record's digest, what may be said of it beside all peers."""
+
 COLOURS = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#666666")
 """Okabe and Ito's, told apart without colour vision."""
 
@@ -59,9 +63,10 @@ def svg(found: Sequence[Measurements]) -> bytes:
     sessions = {name: session for each in found for name, session in each.sessions.items()}
     pairs = [(record, compare(record)) for each in found for record in each.records]
     shown = [(record, said) for record, said in pairs if said.candidate is not None and said.candidate.latency]
+    lines = {record.digest: line_of(record, sessions[record.session]) for record, _ in shown}
     if not shown:
         raise UsageError("nkc: no records to draw (nkc bench --record)")
-    shown.sort(key=lambda pair: (_rows(pair[0]), pair[0].cell))
+    shown.sort(key=lambda pair: (rows_of(pair[0]), pair[0].cell))
     colours = _colours(record for record, _ in shown)
     name = "svg/bench.svg.j2"
     text = templates.environment("svg").from_string(templates.read(name, templates.root()))
@@ -75,7 +80,7 @@ def svg(found: Sequence[Measurements]) -> bytes:
             for place, (rows, colour) in enumerate(colours.items())
         ],
         roofline=_roofline(shown, colours, session),
-        ratios=_ratios(shown, colours),
+        ratios=_ratios(shown, colours, lines),
     ).encode()
 
 
@@ -96,7 +101,7 @@ def _roofline(
             Dot(
                 x=_place(x.at(flops)),
                 y=_place(y.at(rate)),
-                colour=colours[_rows(record)],
+                colour=colours[rows_of(record)],
                 title=f"{record.cell}: {rate:.4g} TFLOP/s, {_us(said):.4g} us, floor {record.floor_us:.4g} us",
             )
             for (record, said), flops, rate in zip(shown, intensity, rates, strict=True)
@@ -114,26 +119,31 @@ def _roofline(
     }
 
 
-def _ratios(shown: Sequence[tuple[Record, Comparison]], colours: dict[int, str]) -> dict[str, object]:
-    """Return speed over the best baseline's by cell, and the floor's over the candidate's time."""
+def _ratios(shown: Sequence[tuple[Record, Comparison]], colours: dict[int, str], lines: Lines) -> dict[str, object]:
+    """Return speed over the best timed baseline's by cell, over the best of all peers, and the floor over the time."""
     top, bottom = HEIGHT + 90, 2 * HEIGHT + 30
     ratios = [said.speed_up for _, said in shown if said.speed_up is not None]
     shares = [said.of_floor for _, said in shown if said.of_floor is not None]
-    low, high = min([*ratios, *shares, 0.5]) / 1.1, max([*ratios, 2.0]) * 1.1
+    peers = [line.over for line in lines.values() if line.over is not None]
+    low, high = min([*ratios, *shares, *peers, 0.5]) / 1.1, max([*ratios, *peers, 2.0]) * 1.1
     y = Axis(low, high, bottom, top)
     step = (WIDTH - 30 - MARGIN) / len(shown)
-    dots, floors = [], []
+    dots, floors, diamonds = [], [], []
     for place, (record, said) in enumerate(shown):
-        x = _place(MARGIN + step * (place + 0.5))
+        x, line = MARGIN + step * (place + 0.5), lines[record.digest]
+        at, colour = _place(x), colours[rows_of(record)]
         if said.of_floor is not None:
-            floors.append(Dot(x=x, y=_place(y.at(said.of_floor)), colour="none", title=f"{record.cell}: of the floor"))
-        if said.speed_up is None or said.baseline is None or said.candidate is None:
-            continue
-        title = f"{record.cell}: {said.candidate.name} is {said.speed_up:.3g} times as fast as {said.baseline.name}"
-        dots.append(Dot(x=x, y=_place(y.at(said.speed_up)), colour=colours[_rows(record)], title=title))
+            floors.append(Dot(x=at, y=_place(y.at(said.of_floor)), colour="none", title=f"{record.cell}: of the floor"))
+        if line.over is not None and line.peers[0].published_us is not None:
+            title = f"{record.cell}: {line.candidate}, {line.over:.3g} times as fast as {_told(line.peers[0])}"
+            diamonds.append(Dot(x=at, y=_place(y.at(line.over)), colour=colour, title=title))
+        if said.speed_up is not None and said.baseline is not None and said.candidate is not None:
+            title = f"{record.cell}: {said.candidate.name} is {said.speed_up:.3g} times as fast as {said.baseline.name}"
+            dots.append(Dot(x=at, y=_place(y.at(said.speed_up)), colour=colour, title=title))
     return {
         "dots": dots,
         "floors": floors,
+        "diamonds": diamonds,
         "one": _place(y.at(1.0)),
         "yticks": y.ticks(),
         "top": top,
@@ -144,6 +154,12 @@ def _ratios(shown: Sequence[tuple[Record, Comparison]], colours: dict[int, str])
     }
 
 
+def _told(peer: PeerTime) -> str:
+    """Return a published peer in words: its time here, and how that was told."""
+    by = f"times {peer.factor:.3f} by {peer.scaled_by}" if peer.scaled_by is not None else "unscaled"
+    return f"{peer.name} at {peer.us:.4g} us (published {peer.published_us:.4g} us, {by})"
+
+
 def _heading(session: Session, count: int) -> str:
     return (
         f"{count} cells on {session.device}, driver {session.driver}, {session.date}; medians of graph replays over "
@@ -151,16 +167,8 @@ def _heading(session: Session, count: int) -> str:
     )
 
 
-def _rows(record: Record) -> int:
-    shape = record.contract["shape"]
-    assert isinstance(shape, dict)
-    value = record.dims.get("m", shape["m"])
-    assert isinstance(value, int)
-    return value
-
-
 def _colours(records: Iterable[Record]) -> dict[int, str]:
-    rows = sorted({_rows(record) for record in records})
+    rows = sorted({rows_of(record) for record in records})
     return {value: COLOURS[place % len(COLOURS)] for place, value in enumerate(rows)}
 
 

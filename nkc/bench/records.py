@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from nkc.bench.summary import Summary
 from nkc.ir.errors import UsageError
 from nkc.tactics.performance import (
     FOLDER,
@@ -17,15 +18,19 @@ from nkc.tactics.performance import (
 )
 
 
-def document(measurements: Measurements) -> bytes:
-    """Return the bytes of a file: one record or session a line, so that a new one is a line of a diff."""
+def document(measurements: Measurements, summary: Summary | None = None) -> bytes:
+    """Return the bytes of a file: one record or session a line, so that a new one is a line of a diff.
+
+    summary: what is said of them, beside; for a reader, and in no committed file.
+    """
     sessions = ",\n".join(
         f" {msgspec.json.encode(name).decode()}: {msgspec.json.encode(session).decode()}"
         for name, session in sorted(measurements.sessions.items())
     )
     records = ",\n".join(f" {msgspec.json.encode(record).decode()}" for record in measurements.records)
-    text = f'{{\n"schema": "{measurements.schema}",\n"sessions": {{\n{sessions}\n}},\n"records": [\n{records}\n]\n}}\n'
-    return text.encode()
+    beside = "" if summary is None else f',\n"summary": {msgspec.json.encode(summary).decode()}'
+    head = f'{{\n"schema": "{measurements.schema}",\n"sessions": {{\n{sessions}\n}},\n"records": [\n{records}\n]'
+    return f"{head}{beside}\n}}\n".encode()
 
 
 def of(session: Session, records: Iterable[Record]) -> Measurements:

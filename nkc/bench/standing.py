@@ -1,8 +1,14 @@
-"""Which records still speak of today's kernels."""
+"""Which records still speak of today's kernels, and what is selected today for what they timed."""
 
 from collections.abc import Iterable
 
-from nkc.tactics.performance import Record
+import msgspec
+
+from nkc.bench.gather import ALLOWED
+from nkc.ir.reader import parse_document
+from nkc.tactics.evidence import Book
+from nkc.tactics.performance import Measurements, Record
+from nkc.tactics.select import select
 from nkc.tactics.tuning import Tuning
 
 
@@ -20,3 +26,20 @@ def fresh(records: Iterable[Record], tuning: Tuning) -> tuple[tuple[Record, ...]
         else:
             kept.append(record)
     return tuple(kept), tuple(stale)
+
+
+def as_selected_today(found: Measurements, book: Book) -> Measurements:
+    """Return measurements whose `selected` is what today's selection takes, where the record timed it.
+
+    A record keeps what was selected when it was made; a tuning row that it led to comes afterwards.
+    """
+
+    def today(record: Record) -> Record:
+        contract = parse_document(record.contract, record.cell)
+        for candidate in select(contract, ALLOWED, book=book).eligible:
+            route = record.route(candidate.tactic.name)
+            if route is not None and route.latency is not None and route.gate is not None and route.gate.passed:
+                return msgspec.structs.replace(record, selected=route.name)
+        return record
+
+    return msgspec.structs.replace(found, records=tuple(map(today, found.records)))

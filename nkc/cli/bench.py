@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--seconds", type=click.IntRange(min=1), help="Begin no further contract after so long.")
 @click.option("--record", is_flag=True, help="Add the records to this checkout.")
 @click.option("--export", metavar="FILE", type=click.Path(path_type=Path), help="Write them, for `nkc evidence add`.")
+@click.option("--show", is_flag=True, help="Measure nothing: print the committed records, or exported FILEs.")
 @click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw the committed records as SVG.")
 @format_option("table", "json")
 def command(
@@ -33,6 +34,7 @@ def command(
     seconds: int | None,
     record: bool,
     export: Path | None,
+    show: bool,
     plot: Path | None,
     form: str,
 ) -> int:
@@ -41,11 +43,18 @@ def command(
     Device time by graph replay over operands that exceed the L2 four times, in turns with the baselines that are
     there: cuBLASLt block-scaled, DeepGEMM, bf16 matmul, our plain tile. A kernel whose result is not right is not
     timed, and no speed-up is printed where both sides are one route. Exit 5 where a gate is red.
+
+    Beside them stand published times of libraries that are not installed, scaled by a baseline that both sessions
+    timed, with that factor. --show and --plot take each record with the tactic that is selected today.
     """
     if plot is not None:
         from nkc.cli.parts.benching import plot_records
 
         return plot_records(subjects, plot)
+    if show:
+        from nkc.cli.parts.benching import chosen_today
+
+        return report(chosen_today(subjects), record=False, export=None, form=form)
     from nkc.cli.parts.benching import Bench
 
     with Bench(subjects, every=every, first=first, build_only=build_only, cache=cache) as bench:
@@ -60,13 +69,15 @@ def command(
 def report(found: "Measurements", *, record: bool, export: Path | None, form: str) -> int:
     """Print what was measured, keep what is to be kept, and return the exit code."""
     from nkc.bench import compare, records
+    from nkc.bench.summary import summarise
 
+    said = summarise([found])
     if form == "json":
-        click.echo(records.document(found).decode(), nl=False)
+        click.echo(records.document(found, said).decode(), nl=False)
     else:
         from nkc.cli.parts.draw_bench import draw_bench
 
-        draw_bench(found)
+        draw_bench(found, said)
     if record:
         for path in records.merge(found):
             click.echo(f"recorded in {path.name}", err=True)

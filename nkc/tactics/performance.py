@@ -150,11 +150,15 @@ class Record(_Record, frozen=True, kw_only=True):
 
 
 class Measurements(_Record, frozen=True, kw_only=True):
-    """The records of one shape, in order of their rows, with the sessions that they name."""
+    """The records of one shape, in order of their rows, with the sessions that they name.
+
+    summary: what `nkc bench --format json` says of them beside; never kept.
+    """
 
     schema: Literal["nkc.performance/1"] = MEASUREMENTS_SCHEMA
     sessions: dict[str, Session]
     records: tuple[Record, ...]
+    summary: dict[str, object] | None = None
 
 
 class CellDigests(_Record, frozen=True, kw_only=True):

@@ -127,9 +127,23 @@ def plot_records(subjects: Sequence[Path], out: Path) -> int:
     from nkc.bench import plot
     from nkc.emit.write import write_file
 
-    found = [records.read_exported(path) for path in subjects] or [records.read_all()]
-    write_file(out.absolute(), plot.svg(found))
+    write_file(out.absolute(), plot.svg([chosen_today(subjects)]))
     return 0
+
+
+def chosen_today(subjects: Sequence[Path]) -> "Measurements":
+    """Return committed records, or exported ones that are named, each with the tactic that is selected today."""
+    import msgspec
+
+    from nkc.bench.standing import as_selected_today
+    from nkc.emit import proofs
+
+    found = [records.read_exported(path) for path in subjects] or [records.read_all()]
+    sessions = {name: session for each in found for name, session in each.sessions.items()}
+    together = msgspec.structs.replace(
+        found[0], sessions=sessions, records=tuple(record for each in found for record in each.records)
+    )
+    return as_selected_today(together, proofs.book())
 
 
 def _arguments() -> list[str]:

@@ -1,4 +1,4 @@
-"""Draws what was measured: one row a cell, then every route of a cell where there is only one."""
+"""Draws what was measured: one row a cell, every route of a cell where there is only one, then all cells together."""
 
 from typing import TYPE_CHECKING
 
@@ -7,17 +7,22 @@ from nkc.cli.parts.console import draw, table
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from nkc.bench.summary import CellLine, Summary
     from nkc.tactics.performance import Latency, Measurements, Record, Route, Session
 
 
-def draw_bench(found: "Measurements") -> None:
-    """Print a table of all cells; of one cell every route."""
+def draw_bench(found: "Measurements", said: "Summary") -> None:
+    """Print a table of all cells; of one cell every route; of several the means by rows."""
     from rich.text import Text
 
     shown: list[object] = [Text(_session(session)) for session in found.sessions.values()]
-    shown.append(_cells(found.records))
+    shown.append(_cells(found.records, said.cells))
     if len(found.records) == 1:
         shown.append(_routes(found.records[0]))
+    else:
+        shown.append(_means(said))
+    if said.published is not None:
+        shown.append(Text(f"published: not timed here but scaled, by what stands behind the time: {said.published}"))
     draw(*shown)
 
 
@@ -27,7 +32,7 @@ def _session(session: "Session") -> str:
     return f"{session.device}, driver {session.driver}, {session.date}: reads {best.read_gbs:.0f} GB/s, {products}"
 
 
-def _cells(records: "tuple[Record, ...]") -> "Table":
+def _cells(records: "tuple[Record, ...]", lines: "tuple[CellLine, ...]") -> "Table":
     from nkc.bench.compare import compare
 
     heads = {_head(record) for record in records}
@@ -42,11 +47,13 @@ def _cells(records: "tuple[Record, ...]") -> "Table":
         "best baseline",
         "us",
         "speed-up",
+        "published peer, us",
+        "over all",
         "host us",
         "MHz, W",
         title=heads.pop() if len(heads) == 1 else None,
     )
-    for record in records:
+    for record, line in zip(records, lines, strict=True):
         said = compare(record)
         candidate, fastest, baseline = said.candidate, said.fastest, said.baseline
         alike = candidate is not None and fastest is not None and candidate.name == fastest.name
@@ -61,8 +68,44 @@ def _cells(records: "tuple[Record, ...]") -> "Table":
             _short(baseline),
             _median(baseline.latency if baseline else None),
             f"{said.speed_up:.2f}" if said.speed_up is not None else f"none: {said.refused}",
+            _published(line),
+            "-" if line.over is None else f"{line.over:.2f}",
             f"{candidate.host_us:.1f}" if candidate and candidate.host_us is not None else "-",
             f"{record.clocks.sm_mhz:.0f}, {record.clocks.power_w:.0f}" if record.clocks else "-",
+        )
+    return drawn
+
+
+def _published(line: "CellLine") -> str:
+    """Return the fastest published peer: its scaled time, what was published, the factor, and what told it."""
+    peer = next((peer for peer in line.peers if peer.published_us is not None), None)
+    if peer is None:
+        return "-"
+    by = f"{peer.factor:.3f} by {peer.scaled_by}" if peer.scaled_by is not None else "unscaled"
+    return f"{peer.name} {peer.us:.1f} ({peer.published_us:.1f}, {by})"
+
+
+def _means(said: "Summary") -> "Table":
+    """Return the geometric means by rows: shares of the floor, and the best peer's time over ours."""
+    drawn = table(
+        "m",
+        "rule",
+        "cells",
+        "of floor",
+        "over the best peer",
+        "published unscaled",
+        "over what was timed",
+        "worst cell",
+    )
+    for line in said.rows:
+        ratios = (line.of_floor, line.over, line.over_unscaled, line.over_timed)
+        worst = "-" if line.worst is None else f"{line.worst:.2f}, {line.worst_cell}"
+        drawn.add_row(
+            "all" if line.rows is None else str(line.rows),
+            line.rule,
+            str(line.cells),
+            *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+            worst,
         )
     return drawn
 
