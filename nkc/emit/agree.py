@@ -28,6 +28,12 @@ def disagreements(data: bytes, resources: Resources, path: Path) -> tuple[str, .
         ("target.isa", launch.target.isa, resources.isa),
         ("target.wave", launch.target.wave, resources.wave),
         ("lds.fixed_bytes", launch.lds.fixed_bytes, resources.lds_fixed_bytes),
+        ("attributes.cluster", launch.attributes.cluster, resources.cluster or (1, 1, 1)),
+        (
+            "attributes.programmatic_dependent_launch",
+            launch.attributes.programmatic_dependent_launch,
+            not resources.starts_alone,
+        ),
         ("kernarg_bytes", launch.kernarg_bytes, resources.kernarg_bytes),
         (
             "arguments",

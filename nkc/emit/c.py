@@ -112,6 +112,7 @@ def emit(kernels: Sequence[CKernel], *, prefix: str, plan: str, embed: bool) -> 
         "dtypes": [{"macro": dtype.value.upper()} for dtype in DType],
         "max_rank": MAX_RANK,
         "embedded": embed,
+        "has_dependent": any(kernel.launch.attributes.programmatic_dependent_launch for kernel in kernels),
         "has_maps": any(argument.tensor_map for kernel in kernels for argument in kernel.launch.arguments),
         "cuda": any(arch.startswith("sm_") for arch in arches),
         "hip": any(arch.startswith("gfx") for arch in arches),
@@ -140,6 +141,7 @@ def _names(launches: Sequence[Launch]) -> list[str]:
 def _kernel(kernel: CKernel, name: str, prefix: str, embed: bool, asked: Mapping[str, int]) -> dict[str, object]:
     """Return what the templates place for one kernel. An alias that two kernels would have is nobody's."""
     launch = kernel.launch
+    _check_attributes(launch)
     ordered = sorted(launch.arguments, key=lambda argument: argument.offset)
     offsets = {argument.name: argument.offset for argument in launch.arguments}
     guards = {guard.argument: guard for guard in launch.guards if isinstance(guard, TensorGuard)}
@@ -195,6 +197,7 @@ def _kernel(kernel: CKernel, name: str, prefix: str, embed: bool, asked: Mapping
         "grid": ", ".join(map(str, launch.grid)),
         "block": ", ".join(map(str, launch.block)),
         "dynamic_bytes": launch.lds.dynamic_bytes,
+        "dependent": int(launch.attributes.programmatic_dependent_launch),
         "fixed_bytes": launch.lds.fixed_bytes,
         "kernarg_bytes": len(kernel.kernargs),
         "workspace_bytes": launch.workspace.bytes if has_workspace else 0,
@@ -202,6 +205,16 @@ def _kernel(kernel: CKernel, name: str, prefix: str, embed: bool, asked: Mapping
         "workspace_offset": offsets.get(WORKSPACE, 0),
         "workspace_zero": int(launch.workspace.init is WorkspaceInit.ZERO),
     }
+
+
+def _check_attributes(launch: Launch) -> None:
+    """Refuse by name what a vendor cannot launch. Raises UsageError."""
+    wanted = {
+        "cluster": launch.attributes.cluster != (1, 1, 1),
+        "programmatic_dependent_launch": launch.attributes.programmatic_dependent_launch,
+    }
+    for name in (name for name, asked in wanted.items() if asked and launch.target.arch.startswith("gfx")):
+        raise UsageError(f"{launch.id}: the record wants `attributes.{name}`, which HIP does not have (build it again)")
 
 
 def _ctype(dtype: DType | None, prefix: str) -> str:
@@ -269,6 +282,12 @@ def _comment(
         for guard in tensors
     ]
     lines += [f"{guard.dim}: {guard.min} to {guard.max}" for guard in ranges]
+    if launch.attributes.programmatic_dependent_launch:
+        early = ", ".join(argument.name for argument in launch.arguments if argument.constant)
+        lines.append(
+            f"launched dependent: {early} may be read before the kernels ahead in the stream have ended, so that none "
+            "of them may write these"
+        )
     if has_workspace:
         zeros = ", zeroed before the first launch" if launch.workspace.init is WorkspaceInit.ZERO else ""
         lines.append(

@@ -95,6 +95,23 @@ def _launch(built: CodeObject, contract: Contract) -> "Iterator[Reason]":
         yield disagreement("object_max_threads", "$.launch.block", f"at least {threads}", resources.max_threads)
 
 
+def _start(built: CodeObject, contract: Contract, tactic: "Tactic") -> "Iterator[Reason]":
+    """Clusters fill the grid; the code waits for the kernels ahead, and lets the one behind begin, where it is to."""
+    assert contract.launch is not None
+    assert contract.launch.grid is not None
+    resources, grid = built.resources, contract.launch.grid
+    cluster = resources.cluster or (1, 1, 1)
+    if any(extent % along for extent, along in zip(grid, cluster, strict=True)):
+        wanted = f"whole clusters of {'x'.join(map(str, cluster))}"
+        yield disagreement("object_cluster", "$.launch.grid", wanted, "x".join(map(str, grid)))
+    said = f"{resources.grid_waits or 0} waits, {resources.grid_triggers or 0} triggers"
+    if tactic.dependent and not (resources.grid_waits and resources.grid_triggers):
+        wanted = "a wait for the kernels ahead and a trigger for the one behind"
+        yield disagreement("object_dependent", "$.launch.dependent", wanted, said)
+    if not tactic.dependent and not resources.starts_alone:
+        yield disagreement("object_dependent", "$.launch.dependent", "neither wait nor trigger", said)
+
+
 def _memory(built: CodeObject, contract: Contract, target: Target) -> "Iterator[Reason]":
     resources = built.resources
     fixed, dynamic = resources.lds_fixed_bytes, built.lds_dynamic_bytes
@@ -141,6 +158,7 @@ def hold(built: CodeObject, source: Source, contract: Contract, tactic: "Tactic"
         *_code(source, contract),
         *_arguments(built, source),
         *_launch(built, contract),
+        *_start(built, contract, tactic),
         *_memory(built, contract, target),
         *_guarantees(built, tactic.kernel.pattern),
     )

@@ -10,6 +10,7 @@ from nkc.ir.launch import (
     Guard,
     Launch,
     LaunchArgument,
+    LaunchAttributes,
     LaunchLds,
     LaunchTarget,
     LaunchWorkspace,
@@ -44,6 +45,10 @@ def launch_record(
         grid=contract.launch.grid,
         block=contract.launch.block,
         lds=LaunchLds(fixed_bytes=built.resources.lds_fixed_bytes, dynamic_bytes=built.lds_dynamic_bytes),
+        attributes=LaunchAttributes(
+            cluster=built.resources.cluster or (1, 1, 1),
+            programmatic_dependent_launch=contract.launch.dependent is True,
+        ),
         workspace=LaunchWorkspace(bytes=workspace.bytes, alignment=workspace.alignment, init=workspace.init),
         guards=guards(contract, tactic),
         deterministic=tactic.guarantees.deterministic,
@@ -56,6 +61,7 @@ def _arguments(contract: Contract, tactic: Tactic, built: CodeObject) -> tuple[L
     visible = contract.arguments or ()
     placed = built.resources.arguments
     maps = tactic.kernel.tensor_maps(contract, tactic)
+    early = tactic.before_the_wait.of(contract) if tactic.before_the_wait is not None else ()
     listed = []
     for argument, place in zip(visible, placed, strict=False):
         pointer = argument.type.startswith("ptr<")
@@ -71,6 +77,7 @@ def _arguments(contract: Contract, tactic: Tactic, built: CodeObject) -> tuple[L
                 access=argument.access if pointer else None,
                 dim=None if pointer else argument.name,
                 tensor_map=tensor_map,
+                constant=argument.name in early,
             )
         )
     for index, place in enumerate(placed[len(visible) :]):

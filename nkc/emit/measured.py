@@ -32,7 +32,7 @@ def _digest(contract: Contract, name: str) -> str | None:
         return None
     if obstacles(contract, tactic):
         return None
-    return render.render(Lowered(contract=tactic.lower(contract, tactic), tactic=tactic)).digest
+    return render.render(Lowered.of(contract, tactic)).digest
 
 
 def make_index() -> PerformanceIndex:

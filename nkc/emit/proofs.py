@@ -14,8 +14,7 @@ _EVERY_KERNEL = ("nkc/emit/render.py", "nkc/emit/digest.py", "nkc/emit/include.p
 def code_digests(tactic: Tactic) -> dict[str, str]:
     """Render the proof set and return request id to code digest."""
     return {
-        canonical.contract_id(proof): render.render(Lowered(contract=tactic.lower(proof, tactic), tactic=tactic)).digest
-        for proof in tactic.proofs(tactic)
+        canonical.contract_id(proof): render.render(Lowered.of(proof, tactic)).digest for proof in tactic.proofs(tactic)
     }
 
 
@@ -51,7 +50,7 @@ def deciding_files(tactic: Tactic) -> tuple[str, ...]:
         f"nkc/tactics/{tactic.operation}/{path.name}" for path in (PACKAGE / "tactics" / tactic.operation).glob("*.py")
     )
     for proof in tactic.proofs(tactic)[:1]:
-        source = render.render(Lowered(contract=tactic.lower(proof, tactic), tactic=tactic))
+        source = render.render(Lowered.of(proof, tactic))
         names.update(f"templates/{file.name}" for file in source.closure)
     return tuple(sorted(names))
 

@@ -236,7 +236,8 @@ class Properties(_Value, frozen=True, kw_only=True):
 
     deterministic: same inputs, same bits, every launch.
     graph_capture: may be captured in a graph and replayed.
-    constant: operands that no earlier kernel in the stream may write.
+    constant: pointer arguments that nothing ahead of a launch in its stream may still write, as weights are (`b`,
+        `b_scales`, `bias`); a kernel may read them before the kernels ahead have ended.
     """
 
     deterministic: bool = True
@@ -264,10 +265,13 @@ class Launch(_Value, frozen=True, kw_only=True):
 
     grid: workgroups.
     block: threads of a workgroup, at most 1024 together.
+    dependent: begin before the kernels ahead in the stream have ended (programmatic dependent launch); left out, where
+        `properties.constant` allows it and a tactic does so.
     """
 
     grid: Triple | None = None
     block: Triple | None = None
+    dependent: bool | None = None
 
 
 class Lds(_Value, frozen=True, kw_only=True):

@@ -58,6 +58,8 @@ class LaunchArgument(_Record, frozen=True, kw_only=True):
     dim: the bounded dim whose value an `int32` carries.
     implicit: the HIP implicit argument (`hidden_block_count_x`, ...).
     tensor_map: how the map of a `tensor_map` is made.
+    constant: the kernel may read it before the kernels ahead in the stream have ended, so that none of them may be
+        writing it still; the caller's promise, which no launcher can check.
     """
 
     name: str
@@ -70,6 +72,7 @@ class LaunchArgument(_Record, frozen=True, kw_only=True):
     dim: str | None = None
     implicit: str | None = None
     tensor_map: TensorMap | None = None
+    constant: bool = False
 
 
 class Extent(_Record, frozen=True, kw_only=True):
@@ -149,6 +152,19 @@ class LaunchLds(_Record, frozen=True, kw_only=True):
     dynamic_bytes: int
 
 
+class LaunchAttributes(_Record, frozen=True, kw_only=True):
+    """How workgroups are started, beyond grid and block; CUDA alone knows more than the defaults.
+
+    cluster: workgroups along x, y, z that run together and reach into each other's LDS. The object itself says so, and
+        a launch passes nothing for it; the grid is whole clusters.
+    programmatic_dependent_launch: launched so that it may begin before the kernels ahead in the stream have ended; the
+        object waits for their end by itself (`griddepcontrol.wait`).
+    """
+
+    cluster: Triple = (1, 1, 1)
+    programmatic_dependent_launch: bool = False
+
+
 class LaunchWorkspace(_Record, frozen=True, kw_only=True):
     """Scratch memory that the caller provides; one workspace serves one stream at a time.
 
@@ -191,6 +207,7 @@ class Launch(_Record, frozen=True, kw_only=True):
     grid: workgroups along x, y, z.
     block: threads of a workgroup along x, y, z.
     lds: LDS of a workgroup.
+    attributes: how workgroups are started beyond that.
     workspace: scratch memory to be passed as `workspace`.
     guards: what a launcher has to check, since the kernel does not.
     deterministic: same inputs, same bits, every launch.
@@ -210,6 +227,7 @@ class Launch(_Record, frozen=True, kw_only=True):
     grid: Triple
     block: Triple
     lds: LaunchLds
+    attributes: LaunchAttributes = LaunchAttributes()
     workspace: LaunchWorkspace
     guards: tuple[Guard, ...]
     deterministic: bool

@@ -63,7 +63,7 @@ def _schedule(gather: Gather, raw: Json) -> Schedule | None:
 
 
 def _launch(gather: Gather, raw: Json) -> Launch | None:
-    section = gather.object(raw, "$.launch", optional=("grid", "block"))
+    section = gather.object(raw, "$.launch", optional=("grid", "block", "dependent"))
     if not section:
         return None
     grid = _triple(gather, section["grid"], "$.launch.grid", MAX_GRID) if "grid" in section else None
@@ -71,7 +71,11 @@ def _launch(gather: Gather, raw: Json) -> Launch | None:
     if block is not None and block[0] * block[1] * block[2] > MAX_THREADS:
         threads = block[0] * block[1] * block[2]
         gather.add("$.launch.block", f"{threads} threads in a workgroup", f"at most {MAX_THREADS}")
-    return Launch(grid=grid, block=block)
+    dependent = section.get("dependent")
+    if dependent is not None and not isinstance(dependent, bool):
+        gather.add("$.launch.dependent", f"{gather.show(dependent)} is neither true nor false")
+        dependent = None
+    return Launch(grid=grid, block=block, dependent=dependent)
 
 
 def _lds(gather: Gather, raw: Json) -> Lds | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from nkc.ir import epilogues, operations, targets
 from nkc.ir.contract import (
     CONTRACT_SCHEMA,
+    Access,
     Bounded,
     Contract,
     Dim,
@@ -103,8 +104,8 @@ def _contract(gather: Gather, document: Json) -> Contract | None:
     sound = len(gather.problems) == before and "shape" in root and "dtypes" in root
     layouts = _layouts(gather, root.get("layouts"), operation, dtypes)
     numerics = _numerics(gather, root.get("numerics"), operation, dtypes)
-    properties = _properties(gather, root.get("properties"), operation, dtypes)
     pointers = _pointer_names(operation, dtypes, scales, epilogue) if sound else _possible_pointer_names(operation)
+    properties = _properties(gather, root.get("properties"), _read_only(operation, pointers))
     alignment = _alignment(gather, root.get("alignment"), pointers)
     constants = _constants(gather, root.get("constants"))
     opened = read_open_fields(gather, root)
@@ -309,7 +310,7 @@ def _real(gather: Gather, raw: Json, path: str) -> float | None:
     return value
 
 
-def _properties(gather: Gather, raw: Json, operation: Operation, dtypes: Mapping[str, DType]) -> Properties:
+def _properties(gather: Gather, raw: Json, readable: tuple[str, ...]) -> Properties:
     section = (
         gather.object(
             {} if raw is None else raw, "$.properties", optional=("deterministic", "graph_capture", "constant")
@@ -323,13 +324,12 @@ def _properties(gather: Gather, raw: Json, operation: Operation, dtypes: Mapping
             flags[name] = value
         else:
             gather.add(f"$.properties.{name}", f"{gather.show(value)} is neither true nor false")
-    readable = [operand.name for operand in operation.present(dtypes) if operand.access == "read"]
     constant = gather.array(section.get("constant", []), "$.properties.constant")
     for index, operand_name in enumerate(constant):
         if operand_name not in readable:
             gather.add(
                 f"$.properties.constant[{index}]",
-                f"{gather.show(operand_name)} is no operand that a kernel reads",
+                f"{gather.show(operand_name)} is no argument that a kernel only reads",
                 f"known: {', '.join(readable)}",
             )
     return Properties(constant=tuple(sorted({str(name) for name in constant})), **flags)
@@ -342,6 +342,12 @@ def _pointer_names(
     names = [operand.name for operand in operation.present(dtypes)]
     names += [argument_name(name) for name in scales]
     return (*names, "bias") if epilogue.dtype is not None else tuple(names)
+
+
+def _read_only(operation: Operation, pointers: Iterable[str]) -> tuple[str, ...]:
+    """Return which of these pointer arguments a kernel only reads: inputs, their scales, the bias."""
+    written = [operand.name for operand in operation.operands if operand.access is not Access.READ]
+    return tuple(name for name in pointers if name not in {*written, *map(argument_name, written)})
 
 
 def _possible_pointer_names(operation: Operation) -> tuple[str, ...]:

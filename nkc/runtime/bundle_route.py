@@ -1,7 +1,7 @@
 """The route that a loaded bundle is: of its kernels for an operation, the first whose guards and meaning fit."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from nkc.runtime import guards as guard_rules
@@ -20,17 +20,30 @@ _REMEMBERED = 8192  # call signatures; more are decided anew
 
 
 class BundleRoute:
-    """The kernels of one operation in one library; one that was built for fewer rows is asked before one for more."""
+    """The kernels of one operation in one library; one that was built for fewer rows is asked before one for more.
+
+    constant: arguments of calls that no kernel ahead in the stream may still be writing, as weights are. Only the
+    caller knows, and what is launched dependent serves no call without.
+    """
 
     default_enable = True
     rank_invariant = False  # guards look at addresses and at M, which are each rank's own
 
-    def __init__(self, library: Library, operation: str, *, name: str = ROUTE, priority: int = PRIORITY) -> None:
+    def __init__(
+        self,
+        library: Library,
+        operation: str,
+        *,
+        name: str = ROUTE,
+        priority: int = PRIORITY,
+        constant: Collection[str] = (),
+    ) -> None:
         self.name = name
+        self._constant = frozenset(constant)
         self.priority = priority
         self.library = library
         self.operation = operation
-        self._kernels = tuple(sorted(library.of(operation), key=_values_served))
+        self._kernels = tuple(sorted(library.of(operation), key=_asked_first))
         self._meaning = {
             entry.id: semantics.read(entry.contract, library.bundle.files[entry.contract])
             for entry, _ in library.bundle.entries()
@@ -101,6 +114,11 @@ class BundleRoute:
 
     def _reasons(self, kernel: Kernel, call: Call, views: Mapping[str, View]) -> list[str]:
         found = semantics.mismatches(self._meaning[kernel.id], call.wanted)
+        early = [each.name for each in kernel.record.arguments if each.constant and each.name not in self._constant]
+        found += [
+            f"the kernel may read `{name}` while it is written, unless use() is told that it is constant"
+            for name in early
+        ]
         found += [f"the kernel needs `{name}`" for name in kernel.arguments if name not in views]
         found += [f"the kernel does not take `{name}`" for name in views if name not in kernel.arguments]
         if not kernel.record.graph_capture and _capturing():
@@ -111,9 +129,10 @@ class BundleRoute:
         return found + [str(violation) for violation in violations]
 
 
-def _values_served(kernel: Kernel) -> int:
-    """Return how many values of its bounded dims a kernel serves; 1 where all are exact."""
-    return math.prod(guard.max - guard.min + 1 for guard in kernel.guards.ranges)
+def _asked_first(kernel: Kernel) -> tuple[int, bool]:
+    """Return how many values of its bounded dims a kernel serves, 1 where all are exact; then dependent ones first."""
+    served = math.prod(guard.max - guard.min + 1 for guard in kernel.guards.ranges)
+    return served, not kernel.record.attributes.programmatic_dependent_launch
 
 
 def use(
@@ -123,9 +142,12 @@ def use(
     priority: int = PRIORITY,
     ranks: Ranks | None = None,
     registry: Registry = REGISTRY,
+    constant: Collection[str] = (),
 ) -> tuple[BundleRoute, ...]:
     """Make a library's kernels a route of every operation that it has, and return the routes.
 
+    constant: arguments that no kernel ahead in the stream may still be writing in any call (`b`, `b_scales`, `bias`),
+    without which kernels that are launched dependent serve none.
     ranks: compare the bundle's plan over these first, before anything can be launched, and decide with them.
     Errors: UsageError where the operation has a route of this name; RankError where ranks differ.
     """
@@ -133,7 +155,9 @@ def use(
         compare_plans(ranks, library.bundle.plan_digest())
         registry.ranks = ranks
     operations = sorted({kernel.record.operation for kernel in library})
-    routes = tuple(BundleRoute(library, operation, name=name, priority=priority) for operation in operations)
+    routes = tuple(
+        BundleRoute(library, operation, name=name, priority=priority, constant=constant) for operation in operations
+    )
     for route in routes:
         registry.add(route.operation, route)
     return routes

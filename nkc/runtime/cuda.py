@@ -7,6 +7,7 @@ all else this way; the other paths never ask it, for comparison.
 """
 
 import ctypes
+import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
@@ -24,6 +25,10 @@ LaunchPath = Literal["native", "ex", "plain", "bindings"]
 _CONFIG_BYTES = 56
 _CONFIG_STREAM = 32
 _KERNARGS = 64
+
+# struct CUlaunchAttribute of cuda.h: an id, padding to 8 bytes, a value of 64. PROGRAMMATIC_STREAM_SERIALIZATION = 1.
+_ATTRIBUTE_BYTES = 72
+_DEPENDENT = struct.pack("<I4xi60x", 6, 1)
 
 # CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion of cuda.h. e4m3 travels as bytes.
 _MAP_TYPES = {DType.FP8_E4M3: 0, DType.INT32: 4, DType.FP16: 6, DType.FP32: 7, DType.BF16: 9}
@@ -57,6 +62,7 @@ class CudaDriver:
         self.isa = f"sm_{major}{minor}"
         self._context = self._call(api.cuDevicePrimaryCtxRetain, self._handle)
         self._library = ctypes.CDLL("libcuda.so.1")
+        self._dependent = ctypes.create_string_buffer(_DEPENDENT, _ATTRIBUTE_BYTES)  # read by launches, never written
         self._functions: dict[int, Any] = {}
         self._modules: dict[int, Any] = {}
 
@@ -100,6 +106,8 @@ class CudaDriver:
         load_now = getattr(self._library, "cuFuncLoad", None)
         if load_now is not None and (status := load_now(ctypes.c_void_p(function))):
             raise self.error("cuFuncLoad", status)
+        if launch.attributes.programmatic_dependent_launch and self._path == "plain":
+            raise BundleError(f"{launch.id}: it is launched dependent, which cuLaunchKernel cannot (use another path)")
         if launch.lds.dynamic_bytes:
             dynamic = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._call(api.cuFuncSetAttribute, handle, dynamic, launch.lds.dynamic_bytes)
@@ -134,9 +142,16 @@ class CudaDriver:
         with _Current(self):
             self._call(self._api.cuMemFree, pointer)
 
-    def layout(self) -> FrameLayout:
-        """Return how frames are written: the stream goes into the launch struct, except on the other two paths."""
-        return FrameLayout(kernargs=_KERNARGS, stream=_CONFIG_STREAM if self._ex else None)
+    def layout(self, launch: Launch) -> FrameLayout:
+        """Return how frames are written: the stream goes into the launch struct, except on the other two paths.
+
+        Attributes and their number stand behind it there.
+        """
+        if not self._ex:
+            return FrameLayout(kernargs=_KERNARGS, stream=None)
+        dependent = launch.attributes.programmatic_dependent_launch
+        behind = (ctypes.addressof(self._dependent), 1) if dependent else ()
+        return FrameLayout(kernargs=_KERNARGS, stream=_CONFIG_STREAM, behind_stream=behind)
 
     def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
         """Return a frame: the launch struct, then the parameters, and the table of their addresses beside it."""
@@ -156,6 +171,8 @@ class CudaDriver:
         if self._path == "bindings":
             kernel, run, params = self._functions[function], self._api.cuLaunchKernel, ctypes.addressof(table)
             keep = (buffer, table)
+            if launch.attributes.programmatic_dependent_launch:
+                return self._bound_dependent(kernel, launch, params, keep)
 
             def call(stream: int, _keep: Any = keep) -> int:
                 return int(run(kernel, *shape, stream, params, 0)[0])
@@ -174,19 +191,40 @@ class CudaDriver:
         run_ex = self._library.cuLaunchKernelEx
         return partial(run_ex, buffer, ctypes.c_void_p(function), table, None)
 
+    def _bound_dependent(self, kernel: Any, launch: Launch, params: int, keep: Any) -> Callable[..., int]:
+        """Return the call of cuda-bindings' cuLaunchKernelEx, whose struct holds the stream."""
+        api = self._api
+        attribute = api.CUlaunchAttribute()
+        attribute.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        config = api.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+        config.sharedMemBytes = launch.lds.dynamic_bytes
+        config.attrs, config.numAttrs = [attribute], 1
+        run = api.cuLaunchKernelEx
+
+        def call(stream: int, _keep: Any = keep) -> int:
+            config.hStream = stream
+            return int(run(config, kernel, params, 0)[0])
+
+        return call
+
     def native(self, function: int, launch: Launch) -> NativeCall | None:
-        """Return cuLaunchKernel for this kernel."""
-        del launch
+        """Return cuLaunchKernel for this kernel, or cuLaunchKernelEx where it is launched with attributes."""
         if self._path != "native":
             return None
-        address = ctypes.cast(self._library.cuLaunchKernel, ctypes.c_void_p).value
+        dependent = launch.attributes.programmatic_dependent_launch
+        call = self._library.cuLaunchKernelEx if dependent else self._library.cuLaunchKernel
+        address = ctypes.cast(call, ctypes.c_void_p).value
         assert address is not None
         return NativeCall(
-            style=LaunchStyle.PARAMETERS,
+            style=LaunchStyle.CONFIG if dependent else LaunchStyle.PARAMETERS,
             address=address,
             function=function,
             device_type=_KDL_CUDA,
             again=_WRONG_CONTEXT,
+            attributes=_DEPENDENT if dependent else b"",
         )
 
     def tensor_map(

@@ -18,11 +18,12 @@ class FrameLayout:
     """Where a launch writes in a frame's buffer (bytes).
 
     kernargs: where kernel parameters begin. stream: where the stream is written, None where it is the argument of
-    the call instead.
+    the call instead. behind_stream: 64-bit numbers that follow it, always the same; a launch writes over them.
     """
 
     kernargs: int
     stream: int | None
+    behind_stream: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +88,8 @@ class Driver(Protocol):
     def free(self, pointer: int) -> None:
         """Give device memory back."""
 
-    def layout(self) -> FrameLayout:
-        """Return how the frames of this driver are written."""
+    def layout(self, launch: Launch) -> FrameLayout:
+        """Return how the frames of a kernel are written."""
 
     def frame(self, function: int, launch: Launch, static: bytes) -> Frame:
         """Return a new frame whose kernel parameters start as `static`."""

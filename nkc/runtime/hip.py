@@ -84,7 +84,16 @@ class HipDriver:
         return function.value or 0
 
     def prepare(self, function: int, launch: Launch) -> None:
-        """Hold the kernel against its record: fixed LDS and threads. HIP needs no leave for dynamic LDS."""
+        """Hold the kernel against its record: fixed LDS and threads. HIP needs no leave for dynamic LDS.
+
+        Refuses attributes of a launch by name: HIP has none of them, and a launch without would mean something else.
+        """
+        asked = {
+            "cluster": launch.attributes.cluster != (1, 1, 1),
+            "programmatic_dependent_launch": launch.attributes.programmatic_dependent_launch,
+        }
+        for name in (name for name, wanted in asked.items() if wanted):
+            raise BundleError(f"{launch.id}: the record wants `attributes.{name}`, which HIP does not have")
         fixed, threads = (
             self._attribute(function, _SHARED_SIZE_BYTES),
             self._attribute(function, _MAX_THREADS_PER_BLOCK),
@@ -111,8 +120,9 @@ class HipDriver:
         with _Current(self):
             self._call("hipFree", pointer)
 
-    def layout(self) -> FrameLayout:
+    def layout(self, launch: Launch) -> FrameLayout:
         """Return how frames are written: kernel parameters alone; the stream is an argument of the call."""
+        del launch
         return FrameLayout(kernargs=0, stream=None)
 
     def frame(self, function: int, launch: Launch, static: bytes) -> Frame:

@@ -128,10 +128,13 @@ def _value_name(argument: LaunchArgument) -> str:
 
 
 def _check_block(launch: Launch) -> None:
-    """Hold the block against the target's wave: whole waves, and no more threads than any target runs."""
+    """Hold the block against the target's wave (whole waves, no more threads than any target runs), grid on cluster."""
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     if threads > _MAX_THREADS:
         raise BundleError(f"{launch.id}: a block of {threads} threads, more than the {_MAX_THREADS} of any target")
+    cluster = launch.attributes.cluster
+    if min(cluster) < 1 or any(extent % along for extent, along in zip(launch.grid, cluster, strict=True)):
+        raise BundleError(f"{launch.id}: a grid of {list(launch.grid)}, not whole clusters of {list(cluster)}")
     if threads % launch.target.wave or min(*launch.block, *launch.grid) < 1:
         raise BundleError(f"{launch.id}: a block of {threads} threads, not whole waves of {launch.target.wave}")
 

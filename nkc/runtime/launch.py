@@ -38,12 +38,13 @@ class Kernel:
         self._function = function
         self._closed = False
         self._plan = kernargs.plan(record)
-        self._layout = driver.layout()
-        prefix = (
-            ""
-            if self._layout.stream is None
-            else f"Q{self._layout.kernargs + self._plan.begin - self._layout.stream - 8}x"
-        )
+        self._layout = driver.layout(record)
+        self._behind_stream = self._layout.behind_stream
+        prefix = ""
+        if self._layout.stream is not None:
+            numbers = 1 + len(self._behind_stream)
+            gap = self._layout.kernargs + self._plan.begin - self._layout.stream - 8 * numbers
+            prefix = f"{numbers}Q{gap}x"
         begin = self._layout.kernargs + self._plan.begin if self._layout.stream is None else self._layout.stream
         self._packer = kernargs.packer(self._plan, prefix)
         self._begin = begin
@@ -78,6 +79,7 @@ class Kernel:
             device=self._driver.device,
             workspace=has_workspace,
             stream_in_buffer=self._layout.stream is not None,
+            behind_stream=len(self._behind_stream),
         )
         short = specialise.build(
             text,
@@ -90,6 +92,7 @@ class Kernel:
                 "_new": self._new_frame,
                 "_pack": self._packer.pack_into,
                 "_begin": self._begin,
+                **{f"_behind_{place}": number for place, number in enumerate(self._behind_stream)},
                 "_retry": self._retry,
                 "_slots": self._workspaces.slots if self._workspaces else {},
                 "_assign": self._workspaces.assign if self._workspaces else None,
@@ -186,7 +189,7 @@ class Kernel:
             frame = self._new_frame()
         buffer, call = frame
         in_buffer = self._layout.stream is not None
-        self._packer.pack_into(buffer, self._begin, *([stream] if in_buffer else []), *values)
+        self._packer.pack_into(buffer, self._begin, *([stream, *self._behind_stream] if in_buffer else []), *values)
         status = call() if in_buffer else call(stream)
         if status:
             self._retry(frame, stream, status)

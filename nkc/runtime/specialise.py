@@ -26,11 +26,20 @@ class Text:
     constants: Mapping[str, object]
 
 
-def write(guards: GuardSet, plan: KernargPlan, *, device: int, workspace: bool, stream_in_buffer: bool) -> Text:
-    """Return the launch function of a kernel, for torch tensors.
+def write(
+    guards: GuardSet,
+    plan: KernargPlan,
+    *,
+    device: int,
+    workspace: bool,
+    stream_in_buffer: bool,
+    behind_stream: int = 0,
+) -> Text:
+    """Return the launch function of a kernel, for torch tensors. behind_stream: numbers written after the stream.
 
     Globals that the caller of `build` adds: `_slow`, `_handle`, `_current`, `_pop`, `_push`, `_new`, `_pack`,
-    `_begin`, `_retry`, with a workspace `_slots` and `_assign`, and of each tensor map `_made_` and `_make_` it.
+    `_begin`, `_retry`, `_behind_0` and on, with a workspace `_slots` and `_assign`, and of each tensor map `_made_` and
+    `_make_` it.
     """
     names = [guard.argument for guard in guards.tensors]
     constants: dict[str, object] = {"_device": device}
@@ -64,6 +73,7 @@ def write(guards: GuardSet, plan: KernargPlan, *, device: int, workspace: bool, 
     lines += ["    try:", "        _frame = _pop()", "    except IndexError:", "        _frame = _new()"]
     values = ", ".join(_value(value, guards, plan) for value in plan.values)
     first = "stream, " if stream_in_buffer else ""
+    first += "".join(f"_behind_{place}, " for place in range(behind_stream))
     lines += ["    _buffer, _call = _frame"]
     if first or values:
         lines += [f"    _pack(_buffer, _begin, {first}{values})"]

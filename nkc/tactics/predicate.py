@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from nkc.ir import operations
 from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, Dim, DType, Reduce, dim_max, dim_min
 from nkc.tactics.reason import Nearest, Reason, StageName
 
@@ -238,6 +239,36 @@ class Declares:
             f"only declared constants ({known})",
             f"undeclared: {', '.join(undeclared)}",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantOperands:
+    """Every argument that the kernel reads before the kernels ahead have ended is constant. One of dependent launch.
+
+    arguments: pointer arguments by name, in the operation's order; a contract need not have each of them.
+    """
+
+    arguments: tuple[str, ...]
+    name = "constant_operands"
+
+    def check(self, contract: Contract) -> Reason | None:
+        """Compare with the arguments that the contract declares constant."""
+        needed = self.of(contract)
+        constant = contract.properties.constant
+        if set(needed) <= set(constant):
+            return None
+        return failed(
+            self.name,
+            "$.properties.constant",
+            f"{', '.join(needed)} among them (read before the kernels ahead have ended)",
+            show(constant),
+            tuple(sorted({*constant, *needed})),
+        )
+
+    def of(self, contract: Contract) -> tuple[str, ...]:
+        """Return those of the arguments that a kernel for this contract has."""
+        there = {argument.name for argument in operations.get(contract.operation).arguments(contract)}
+        return tuple(name for name in self.arguments if name in there)
 
 
 def equals(field: str, value: Written) -> Equals:

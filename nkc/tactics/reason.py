@@ -7,7 +7,7 @@ import msgspec
 
 from nkc.ir.contract import Bounded
 
-Nearest: TypeAlias = int | str | bool | tuple[int, ...] | Bounded | None
+Nearest: TypeAlias = int | str | bool | tuple[int | str, ...] | Bounded | None
 
 
 class StageName(StrEnum):

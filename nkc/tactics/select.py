@@ -3,7 +3,7 @@
 Nothing but the contract, the catalogue, the evidence and the policy influences the outcome.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -11,10 +11,11 @@ from nkc.ir.canonical import contract_id
 from nkc.ir.contract import Contract, Maturity
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.evidence import Book, Standing
+from nkc.tactics.pieces import Piece, agreed, pieces
 from nkc.tactics.predicate import Predicate, lookup, plain, show
 from nkc.tactics.reason import Reason, StageName
 from nkc.tactics.tactic import Lowered, Tactic
-from nkc.tactics.tuning import Ranks
+from nkc.tactics.tuning import Ranks, Row
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,18 +45,22 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[Reason, ...]
 
     @property
-    def order(self) -> tuple[tuple[int, int], str]:
-        """The key that decides among eligible candidates: rank, then name. Total, because names are unique."""
-        return self.effective_rank, self.tactic.name
+    def order(self) -> tuple[tuple[int, int], bool, str]:
+        """The key that decides among eligible candidates: rank, dependent launch, name. Total: names are unique."""
+        return self.effective_rank, not self.tactic.dependent, self.tactic.name
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """Every candidate in name order, and the eligible ones in the order in which they are tried."""
+    """Every candidate in name order, and the eligible ones in the order in which they are tried.
+
+    pieces: the parts into which tuning rows cut a range of rows that none of them holds whole.
+    """
 
     contract: Contract
     policy: Policy
     candidates: tuple[Candidate, ...]
     eligible: tuple[Candidate, ...]
+    pieces: tuple[Piece, ...] = ()
 
     @property
     def selected(self) -> Candidate | None:
@@ -64,7 +69,7 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     def lower(self, candidate: Candidate) -> Lowered:
         """Return the contract as this candidate lowers it."""
-        return Lowered(contract=candidate.tactic.lower(self.contract, candidate.tactic), tactic=candidate.tactic)
+        return Lowered.of(self.contract, candidate.tactic)
 
 
 def select(
@@ -83,8 +88,13 @@ def select(
     book = book or Book()
     request = contract_id(contract)
     found = tactics_of(contract.operation) if tactics is None else tuple(tactics)
-    ranks = book.tuning.ranks(contract)
     results: dict[Predicate, Reason | None] = {}
+    missing = {tactic.name: obstacles(contract, tactic, results) for tactic in found}
+    rows = book.tuning.pieces(contract)
+    if rows:
+        ranks = agreed(contract, rows, {name for name, reasons in missing.items() if not reasons})
+    else:
+        ranks = book.tuning.ranks(contract)
     candidates = tuple(
         sorted(
             (
@@ -92,7 +102,7 @@ def select(
                     contract,
                     tactic,
                     policy,
-                    results,
+                    missing[tactic.name],
                     book.standing(tactic, request, strict=policy.strict_evidence),
                     ranks,
                 )
@@ -102,7 +112,22 @@ def select(
         )
     )
     eligible = sorted((candidate for candidate in candidates if not candidate.reasons), key=lambda c: c.order)
-    return Selection(contract=contract, policy=policy, candidates=candidates, eligible=tuple(eligible))
+    return Selection(
+        contract=contract,
+        policy=policy,
+        candidates=candidates,
+        eligible=tuple(eligible),
+        pieces=_pieces(contract, found, rows),
+    )
+
+
+def _pieces(contract: Contract, tactics: Sequence[Tactic], rows: Sequence[Row]) -> tuple[Piece, ...]:
+    by_name = {tactic.name: tactic for tactic in tactics}
+
+    def serves(part: Contract, name: str) -> bool:
+        return name in by_name and not obstacles(part, by_name[name])
+
+    return pieces(contract, rows, serves)
 
 
 def obstacles(
@@ -119,11 +144,10 @@ def _candidate(
     contract: Contract,
     tactic: Tactic,
     policy: Policy,
-    results: dict[Predicate, Reason | None],
+    missing: list[Reason],
     stands: Standing,
     ranks: Ranks,
 ) -> Candidate:
-    missing = obstacles(contract, tactic, results)
     reasons = [*missing, *_maturity(stands, policy), *_policy(tactic, policy)]
     estimate = None if missing else tactic.estimate(contract, tactic)
     effective_rank, rank_source = ranks.of(tactic, estimate.ns if estimate else None)
@@ -161,7 +185,7 @@ def _ask(predicate: Predicate, contract: Contract, tactic: Tactic) -> Reason | N
 
 _AUTHORED: Mapping[str, tuple[str, ...]] = {
     "schedule": ("tile", "stages", "waves", "split_k"),
-    "launch": ("grid", "block"),
+    "launch": ("grid", "block", "dependent"),
     "workspace": ("bytes", "alignment", "init"),
 }
 
@@ -174,12 +198,14 @@ def _as_written(contract: Contract, tactic: Tactic) -> list[Reason]:
     written = [section for section in (*_AUTHORED, "arguments") if getattr(contract, section) is not None]
     if not written:
         return []
-    lowered = tactic.lower(contract, tactic)
+    lowered = Lowered.of(contract, tactic).contract
     reasons = []
     for section in written:
         paths = [f"$.{section}.{name}" for name in _AUTHORED[section]] if section in _AUTHORED else [f"$.{section}"]
         for path in paths:
             author, ours = lookup(contract, path), lookup(lowered, path)
+            if path == "$.launch.dependent" and ours == "absent":
+                ours = False
             if author not in ("absent", ours):
                 reasons.append(
                     Reason(

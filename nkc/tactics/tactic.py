@@ -4,11 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nkc.ir.contract import Accumulate, Combine, Contract, Maturity, Reduce, Schedule
+import msgspec
+
+from nkc.ir.contract import Accumulate, Combine, Contract, Launch, Maturity, Reduce, Schedule
 from nkc.ir.launch import TensorMap
 from nkc.tactics.addressing import Aligned
 from nkc.tactics.hardware import IsTarget
-from nkc.tactics.predicate import Declares, Predicate
+from nkc.tactics.predicate import ConstantOperands, Declares, Predicate
+
+DEPENDENT = "_dependent"
+"""How the name of a tactic with dependent launch ends; before it stands the name of the same one without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +103,28 @@ class Tactic:
             raise ValueError(f"{self.name}: a tactic without predicates would accept everything")
         if not self.name.startswith(f"{self.target}.{self.operation}."):
             raise ValueError(f"{self.name}: a name goes from target to operation to detail")
+        if self.dependent is not self.name.endswith(DEPENDENT):
+            raise ValueError(f"{self.name}: what is launched dependent, and only that, is named `…{DEPENDENT}`")
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
         """Every predicate asked of a contract, in the order in which reasons are listed."""
         return (IsTarget(self.target), *self.requires, Declares(self.declares))
+
+    @property
+    def before_the_wait(self) -> ConstantOperands | None:
+        """What the kernel reads before the kernels ahead have ended; None where it is launched after their end."""
+        return next((one for one in self.requires if isinstance(one, ConstantOperands)), None)
+
+    @property
+    def dependent(self) -> bool:
+        """Whether the kernel may begin before the kernels ahead have ended, and waits for their end by itself."""
+        return self.before_the_wait is not None
+
+    @property
+    def independent_name(self) -> str:
+        """The name of the same tactic without dependent launch, with which it shares its rank."""
+        return self.name.removesuffix(DEPENDENT)
 
     @property
     def family(self) -> str:
@@ -126,3 +148,12 @@ class Lowered:
 
     contract: Contract
     tactic: Tactic
+
+    @classmethod
+    def of(cls, contract: Contract, tactic: Tactic) -> "Lowered":
+        """Return a contract that the predicates admit as the tactic lowers it, with how it is to be launched."""
+        lowered = tactic.lower(contract, tactic)
+        written = contract.launch.dependent if contract.launch is not None else None
+        dependent = True if tactic.dependent else False if written is False else None
+        launch = msgspec.structs.replace(lowered.launch or Launch(), dependent=dependent)
+        return cls(contract=msgspec.structs.replace(lowered, launch=launch), tactic=tactic)

@@ -74,11 +74,13 @@ class Ranks:
 
         estimated_ns: by the operation's rule, which takes the catalogue rank's place.
         """
-        place = self.places.get(tactic.name)
+        # With dependent launch it is the same kernel, ranked alike where nobody timed it so.
+        name = tactic.name if tactic.name in self.named else tactic.independent_name
+        place = self.places.get(name)
         if place is not None:
             return (0, place), self.source
         base, source = (tactic.rank, "catalogue") if estimated_ns is None else (estimated_ns, "rule")
-        return (1, base), f"{source}; {self.source}" if tactic.name in self.named else source
+        return (1, base), f"{source}; {self.source}" if name in self.named else source
 
 
 NONE = Ranks(places={}, source="catalogue", named=frozenset())
@@ -173,6 +175,21 @@ class Tuning:
         """Return every row of the contract's shape, whatever its interval."""
         self.ranks(contract)
         return self._rows[contract.operation].get(_shape(contract), ())
+
+    def pieces(self, contract: Contract) -> tuple[Row, ...]:
+        """Return the fresh rows that cover a contract's range only together, ascending; none where one holds it whole.
+
+        None either where they leave a gap: what nobody measured is not told by its neighbours.
+        """
+        low, high = dim_min(contract.shape["m"]), dim_max(contract.shape["m"])
+        rows = self.rows_of(contract)
+        if low == high or any(row.m[0] <= low and high <= row.m[1] for row in rows):
+            return ()
+        inside = sorted((row for row in rows if row.m[0] <= high and low <= row.m[1]), key=lambda row: row.m)
+        inside = [row for row in inside if self.why_stale(contract.operation, row) is None]
+        whole = bool(inside) and inside[0].m[0] <= low and high <= inside[-1].m[1]
+        meet = all(after.m[0] == before.m[1] + 1 for before, after in itertools.pairwise(inside))
+        return tuple(inside) if whole and meet else ()
 
     def timed(self, operation: str, row: Row) -> frozenset[str]:
         """Return every route that the row's records looked at, however shortly."""

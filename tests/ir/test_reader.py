@@ -175,7 +175,7 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     ({"$.properties.constant": "b"}, "$.properties.constant: `b` is not an array (write it in brackets)"),
     (
         {"$.properties.constant": ["b", "out"]},
-        "$.properties.constant[1]: `out` is no operand that a kernel reads (known: a, b)",
+        "$.properties.constant[1]: `out` is no argument that a kernel only reads (known: a, b, a_scales, b_scales)",
     ),
     # alignment and constants
     ({"$.alignment.a": 24}, "$.alignment.a: 24 is not a power of two (alignments are in bytes)"),
@@ -194,6 +194,11 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     ({"$.launch.grid": [0, 1, 1]}, "$.launch.grid[0]: 0 is out of range (an integer from 1 to 2147483647)"),
     ({"$.launch.block": [256, 0, 1]}, "$.launch.block[1]: 0 is out of range (an integer from 1 to 1024)"),
     ({"$.launch.block": [1025, 1, 1]}, "$.launch.block[0]: 1025 is out of range (an integer from 1 to 1024)"),
+    ({"$.launch.dependent": 1}, "$.launch.dependent: `1` is neither true nor false"),
+    (
+        {"$.properties.constant": ["bias"]},
+        "$.properties.constant[0]: `bias` is no argument that a kernel only reads (known: a, b, a_scales, b_scales)",
+    ),
     ({"$.launch.block": [64, 17, 1]}, "$.launch.block: 1088 threads in a workgroup (at most 1024)"),
     ({"$.lds.fixed_bytes": -1}, "$.lds.fixed_bytes: -1 is out of range (an integer from 0 to 1048576)"),
     ({"$.lds.dynamic_bytes": -16}, "$.lds.dynamic_bytes: -16 is out of range (an integer from 0 to 1048576)"),

@@ -17,6 +17,7 @@ from nkc.ir.launch import (
     Guard,
     Launch,
     LaunchArgument,
+    LaunchAttributes,
     LaunchLds,
     LaunchTarget,
     LaunchWorkspace,
@@ -307,6 +308,13 @@ def mapped(launch: Launch, *names: str, box: tuple[int, int] = (64, 128)) -> tup
     digest = hashlib.sha256(image).hexdigest()
     changed = msgspec.structs.replace(launch, arguments=tuple(arguments), kernarg_bytes=offset, sha256=digest)
     return changed, image
+
+
+def dependent(launch: Launch, *early: str) -> Launch:
+    """Return a launch record of a kernel that is launched dependent and reads some arguments before it waits."""
+    arguments = tuple(msgspec.structs.replace(each, constant=each.name in early) for each in launch.arguments)
+    attributes = LaunchAttributes(programmatic_dependent_launch=True)
+    return msgspec.structs.replace(launch, arguments=arguments, attributes=attributes)
 
 
 def read_map(text: str) -> dict[str, object]:

@@ -175,6 +175,8 @@ def near_miss(tactic: Tactic, predicate: Predicate, contract: Contract, chip: Ch
             return put(contract, f"$.scales.{operand}.leading_dim", 1024 + multiple // 2)
         case addressing.Aligned(argument=argument, bytes=size):
             return put(contract, f"$.alignment.{argument}", size // 2)
+        case p.ConstantOperands(arguments=(first, *_)):
+            return put(contract, "$.properties.constant", (first,))
         case p.Declares():
             return put(contract, "$.constants.surprise", 1)
         case hardware.IsTarget():
@@ -194,7 +196,7 @@ def _implied(tactic: Tactic, predicate: Predicate) -> Iterator[Predicate]:
         yield from (one for one in tactic.requires if isinstance(one, p.AtLeast) and one.limit > predicate.limit)
     if isinstance(predicate, addressing.OffsetsFitInt32) and predicate.operand == "out":
         # With few rows, results are fewer bytes than weights: `b` is too large before `out` is.
-        if _limit(tactic, p.AtMost, "$.shape.m", 1 << 16) <= 64:
+        if _limit(tactic, p.AtMost, "$.shape.m", 1 << 16) <= max(64, _limit(tactic, p.AtLeast, "$.shape.k", 128)):
             yield from (
                 one for one in tactic.requires if isinstance(one, addressing.OffsetsFitInt32) and one.operand == "b"
             )

@@ -450,6 +450,7 @@ _words = st.sampled_from(
         p.Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
         p.Serves("$.numerics.combine", Combine.FIXED_ORDER),
         addressing.Aligned("out", 64),
+        p.ConstantOperands(("b", "b_scales", "bias")),
     ]
 )
 
@@ -469,6 +470,7 @@ _ALL = (
     *(predicate for predicate, _, _, _ in BOUNDARIES),
     *(
         p.Declares(("x",)),
+        p.ConstantOperands(("b", "b_scales", "bias")),
         hardware.LdsFits(1),
         hardware.TargetHas("ocp_fp8", "$.dtypes.a"),
         ScaleOffsetsFitInt32("a", BYTES),

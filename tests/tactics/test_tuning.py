@@ -15,6 +15,7 @@ from nkc.tactics import performance, tuning
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.evidence import Book
 from nkc.tactics.performance import CellDigests, PerformanceIndex
+from nkc.tactics.pieces import Piece
 from nkc.tactics.reason import StageName
 from nkc.tactics.select import Policy, select
 from nkc.tactics.tuning import Row, Table, Tuning, problems_of
@@ -240,7 +241,7 @@ def test_problems_are_found_exactly_where_rows_share_an_m_or_say_nothing(interva
     assert bool(problems_of(table)) is bad
 
 
-@given(st.permutations([tactic.name for tactic in tactics_of("dense") if tactic.target == "sm_90"]))
+@given(st.permutations([each.name for each in tactics_of("dense") if each.target == "sm_90" and not each.dependent]))
 def test_ranks_are_places_in_the_order(order) -> None:
     named = order[1:]
     ranks = tuning.Ranks(
@@ -251,3 +252,44 @@ def test_ranks_are_places_in_the_order(order) -> None:
     another = known[order[0]]
     assert ranks.of(another) == ((1, another.rank), "catalogue")
     assert ranks.of(another, 4321) == ((1, 4321), "rule")
+
+
+PIECES = {"$.shape.m": {"min": 10, "max": 40}}
+
+
+def test_rows_that_agree_rank_a_range_that_none_holds_whole(tables) -> None:
+    digest = tables.measure()
+    tables.write(row(FAST, SLOW, m=(9, 16), records=(digest,)), row(FAST, m=(17, 64), records=(digest,)))
+    selection = tables.select({**WGMMA, **PIECES})
+    assert selection.selected.tactic.name == FAST
+    assert selection.pieces == (Piece(m=(10, 40), tactic=FAST),)
+    place, source = ranked(selection)[FAST]
+    assert place == (0, 0)
+    assert source == "dense/tuning.json: rows m 9..16, 17..64 agree on it for the whole range"
+
+
+def test_rows_that_differ_rank_nothing_and_show_where_they_meet(tables) -> None:
+    digest = tables.measure()
+    tables.write(row(FAST, m=(9, 16), records=(digest,)), row(SLOW, m=(17, 64), records=(digest,)))
+    selection = tables.select({**WGMMA, **PIECES})
+    assert {place for place, _ in ranked(selection).values() if place[0] == 0} == set()
+    assert selection.pieces == (Piece(m=(10, 16), tactic=FAST), Piece(m=(17, 40), tactic=SLOW))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[(9, 16), (18, 64)], [(11, 16), (17, 64)], [(9, 16), (17, 39)], [(9, 16)]],
+    ids=["gap", "begin", "end", "alone"],
+)
+def test_rows_with_a_gap_say_nothing_of_the_range(tables, rows) -> None:
+    digest = tables.measure()
+    tables.write(*(row(FAST, m=m, records=(digest,)) for m in rows))
+    selection = tables.select({**WGMMA, **PIECES})
+    assert selection.pieces == ()
+    assert {place[0] for place, _ in ranked(selection).values()} == {1}
+
+
+def test_a_stale_row_is_a_gap(tables) -> None:
+    digest = tables.measure()
+    tables.write(row(FAST, m=(9, 16), records=(digest,)), row(FAST, m=(17, 64), records=("e" * 64,)))
+    assert tables.select({**WGMMA, **PIECES}).pieces == ()

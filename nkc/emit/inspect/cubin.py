@@ -17,6 +17,7 @@ _NO_VALUE, _BYTE, _HALF, _SIZED = 1, 2, 3, 4
 _MAX_THREADS, _REQUIRED_THREADS = 0x05, 0x10
 _FRAME_SIZE, _REGISTERS = 0x11, 0x2F
 _PARAMETER, _PARAMETER_BYTES = 0x17, 0x19
+_CLUSTER = 0x3D
 _COMPAT_ACCELERATOR = 0x09
 
 _NEW_ABI = 8  # since then the architecture lies in the second byte of e_flags
@@ -91,6 +92,15 @@ def _threads(attributes: tuple[_Attribute, ...]) -> int:
     return 1024
 
 
+def _cluster(attributes: tuple[_Attribute, ...]) -> tuple[int, int, int]:
+    """Return the workgroups that are started together; of a kernel that says nothing of it, each alone."""
+    for item in attributes:
+        words = item.words()
+        if item.kind == _CLUSTER and len(words) == 3 and min(words) > 0:
+            return words[0], words[1], words[2]
+    return 1, 1, 1
+
+
 def read_cubin(elf: Elf) -> Resources:
     """Return the resources of a cubin that holds one kernel. Raises ObjectError."""
     texts = [section for section in elf.sections if section.name.startswith(".text.")]
@@ -126,4 +136,7 @@ def read_cubin(elf: Elf) -> Resources:
         elf_flags=elf.flags,
         matrix=tuple(MatrixUse(mnemonic=name, count=count) for name, count in sorted(matrix.items())),
         fp32_fma=sass.fp32_fma_count(text.data),
+        cluster=_cluster(attributes),
+        grid_waits=sass.count(text.data, sass.GRID_WAIT),
+        grid_triggers=sass.count(text.data, sass.GRID_TRIGGER),
     )

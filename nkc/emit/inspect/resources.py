@@ -57,6 +57,9 @@ class Resources(_Record, frozen=True):
     elf_flags: e_flags of the ELF header.
     matrix: matrix instructions, by mnemonic.
     fp32_fma: fused multiply-adds of fp32 vectors in the code; CUDA only.
+    cluster: workgroups along x, y, z that the object is started in together; CUDA only.
+    grid_waits: places where the code waits for the kernels ahead in the stream to end; CUDA only.
+    grid_triggers: places where it lets the kernel behind begin; CUDA only.
     """
 
     container: str
@@ -77,10 +80,18 @@ class Resources(_Record, frozen=True):
     elf_flags: int
     matrix: tuple[MatrixUse, ...]
     fp32_fma: int | None = None
+    cluster: tuple[int, int, int] | None = None
+    grid_waits: int | None = None
+    grid_triggers: int | None = None
 
     def matrix_count(self, prefix: str) -> int:
         """Return how many matrix instructions begin with a prefix."""
         return sum(use.count for use in self.matrix if use.mnemonic.startswith(prefix))
+
+    @property
+    def starts_alone(self) -> bool:
+        """Whether the code neither waits for the kernels ahead nor lets the one behind begin."""
+        return not self.grid_waits and not self.grid_triggers
 
 
 class Occupancy(_Record, frozen=True):

@@ -19,6 +19,9 @@ MATRIX = {
 FP32_FMA = 0x023
 """FFMA, whatever the kinds of its operands. Source: the same."""
 
+GRID_TRIGGER, GRID_WAIT = 0x02D, 0x02E
+"""PREEXIT and ACQBULK: griddepcontrol.launch_dependents and .wait. Source: the same."""
+
 
 def matrix_counts(code: bytes) -> Counter[str]:
     """Count the matrix instructions of a kernel's code by mnemonic, shapes and types left out."""
@@ -27,7 +30,12 @@ def matrix_counts(code: bytes) -> Counter[str]:
 
 def fp32_fma_count(code: bytes) -> int:
     """Count the fused multiply-adds of fp32 vectors."""
-    return sum(opcode == FP32_FMA for opcode in _opcodes(code))
+    return count(code, FP32_FMA)
+
+
+def count(code: bytes, opcode: int) -> int:
+    """Count one opcode."""
+    return sum(found == opcode for found in _opcodes(code))
 
 
 def _opcodes(code: bytes) -> Iterator[int]:

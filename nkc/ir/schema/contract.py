@@ -100,7 +100,11 @@ def _open_fields() -> dict[str, Schema]:
         ),
         "launch": optional(
             closed(
-                {"grid": optional(triple(MAX_GRID)), "block": optional(triple(MAX_THREADS))},
+                {
+                    "grid": optional(triple(MAX_GRID)),
+                    "block": optional(triple(MAX_THREADS)),
+                    "dependent": {"type": ["boolean", "null"]},
+                },
                 descriptions(contract.Launch),
             )
         ),

@@ -226,7 +226,10 @@ def _rule(rule: NumericRule) -> Schema:
 
 
 def _properties(operation: Operation) -> Schema:
-    readable = [operand.name for operand in operation.operands if operand.access == "read"]
+    read = [operand for operand in operation.operands if operand.access == "read"]
+    readable = [operand.name for operand in read]
+    readable += [argument_name(operand.name) for operand in read if operand.scales is not None]
+    readable += ["bias"] if _reading_bias(operation) else []
     flag: Schema = {"type": ["boolean", "null"], "default": True}
     return closed(
         {

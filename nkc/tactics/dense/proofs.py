@@ -10,6 +10,7 @@ from nkc.ir.contract import (
     Layout,
     MultipleOf,
     Nan,
+    Properties,
     Round,
     Scale,
     TargetRef,
@@ -123,8 +124,15 @@ def _contract(
         numerics=FrozenMap(
             {"accumulate": accumulate, "combine": combine, "round": Round.RNE_ONCE, "nan": Nan.PROPAGATE}
         ),
+        properties=_properties(tactic, pointers),
         alignment=FrozenMap(dict.fromkeys(pointers, 16)),
     )
+
+
+def _properties(tactic: Tactic, pointers: list[str]) -> Properties:
+    """Return what every caller asks, and as constant what the kernel reads before the kernels ahead have ended."""
+    before = tactic.before_the_wait
+    return Properties() if before is None else Properties(constant=tuple(sorted({*before.arguments} & {*pointers})))
 
 
 def _activation_scale(m: Dim, *, m_major: bool) -> Scale:

@@ -2,6 +2,9 @@
 
 One row needs the bandwidth and nothing else, so the products that a matrix unit would make for 7 or 15 absent rows are
 not missed, and `matrix_unit_fp32` costs no more than the FP8 unit's 13 bits.
+
+Each shape of CTA has a twin that is launched dependent: while the kernel ahead still runs, it asks for the first
+weights of every warp and for their scales; activations come after the wait. Same sums, same bits.
 """
 
 from collections.abc import Mapping
@@ -17,8 +20,17 @@ from nkc.tactics.dense.plan import lower, schedule, tile_of
 from nkc.tactics.dense.proofs import gemv_proofs
 from nkc.tactics.dense.requirements import ALIGNMENT
 from nkc.tactics.hardware import LdsFits, TargetHas
-from nkc.tactics.predicate import Predicate, Serves, at_most, dtypes, equals, multiple_of, one_of
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+from nkc.tactics.predicate import (
+    ConstantOperands,
+    Predicate,
+    Serves,
+    at_most,
+    dtypes,
+    equals,
+    multiple_of,
+    one_of,
+)
+from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
 
 BLOCK_K = 128
 CHUNK = 512
@@ -56,9 +68,12 @@ def constants(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
     a_scale = contract.scales["a"]
     rounds = k // (CHUNK * warps * depth)
     left = k - rounds * CHUNK * warps * depth
+    rest_steps = -(-left // (CHUNK * warps))
     return {
         "symbol": symbol(contract, tactic),
         "parameters": cuda.parameters(contract, tactic),
+        "dependent": tactic.dependent,
+        "first_round": int(tactic.dependent),
         "rows": rows,
         "warps": warps,
         "threads": 32 * warps,
@@ -76,13 +91,13 @@ def constants(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
         "round_chunks": warps * depth,
         "round_steps": [step * warps for step in range(depth)],
         "rest_first": rounds * warps * depth,
-        "rest_steps": [step * warps for step in range(-(-left // (CHUNK * warps)))],
+        "rest_steps": [step * warps for step in range(rest_steps)],
         "rest_guarded": left % (CHUNK * warps) != 0,
         **cuda.finish(contract, column="n_out"),
     }
 
 
-def _requires(row: Row) -> tuple[Predicate, ...]:
+def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     dense = operations.get("dense")
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
@@ -103,17 +118,18 @@ def _requires(row: Row) -> tuple[Predicate, ...]:
         LdsFits(row.rows * row.warps * 4),
         Aligned("a", ALIGNMENT),
         Aligned("b", ALIGNMENT),
+        *([ConstantOperands(("b", "b_scales", "bias"))] if dependent else []),
     )
 
 
-def _tactic(row: Row) -> Tactic:
-    geometry = f"r{row.rows}_w{row.warps}"
+def _tactic(row: Row, *, dependent: bool) -> Tactic:
+    geometry = f"r{row.rows}_w{row.warps}{DEPENDENT if dependent else ''}"
     return Tactic(
         name=f"sm_90.dense.fp8_gemv_{geometry}",
         operation="dense",
         target="sm_90",
         rank=row.rank,
-        requires=_requires(row),
+        requires=_requires(row, dependent=dependent),
         guarantees=Guarantees(
             accumulate=Accumulate.MATRIX_UNIT_FP32,
             combine=Combine.FIXED_ORDER,
@@ -135,4 +151,4 @@ def _tactic(row: Row) -> Tactic:
     )
 
 
-TACTICS = tuple(map(_tactic, ROWS))
+TACTICS = tuple(_tactic(row, dependent=dependent) for row in ROWS for dependent in (False, True))

@@ -240,10 +240,17 @@ int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsign
     fill(function, params, NULL);
     return 0;
 }
-typedef struct { uint32_t shape[7]; void *stream, *attributes; unsigned count; } Config;
+typedef struct { int id; char padding[4]; uint32_t value[16]; } Attribute;
+typedef struct { uint32_t shape[7]; void *stream; const Attribute *attributes; unsigned count; } Config;
 int cuLaunchKernelEx(const Config *config, void *function, void **params, void **extra) {
     const uint32_t *s = config->shape;
-    if (config->count || config->attributes) return 1;
+    _Static_assert(sizeof(Attribute) == 72 && sizeof(Config) == 56, "as in cuda.h");
+    if (!config->count != !config->attributes || config->count > 4) return 1;
+    for (unsigned i = 0; i < config->count; i++) {
+        for (int word = 1; word < 16; word++)
+            if (config->attributes[i].value[word]) return 1;
+        if (!quiet) note("attribute %d %u\n", config->attributes[i].id, config->attributes[i].value[0]);
+    }
     return cuLaunchKernel(function, s[0], s[1], s[2], s[3], s[4], s[5], s[6], config->stream, params, extra);
 }
 int cuGetErrorName(int code, const char **name) {
