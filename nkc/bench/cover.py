@@ -3,10 +3,18 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nkc.bench.gather import ALLOWED
 from nkc.ir.contract import Contract, dim_max, dim_min
 from nkc.tactics.catalogue import tactics_of
-from nkc.tactics.select import obstacles
+from nkc.tactics.evidence import Book
+from nkc.tactics.pieces import cuts
+from nkc.tactics.select import obstacles, select
+from nkc.tactics.tactic import Tactic
 from nkc.tactics.tuning import Row, Tuning
+
+
+FAR = 1.5
+"""A tactic that was never timed is missed only where the rule puts it within this factor of the row's first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +22,7 @@ class Hole:
     """One contract that the table does not rank. file: where it stands. what: in words, with the remedy.
 
     A row that never saw a tactic of today's catalogue ranks it last unmeasured: that is a hole too.
-    open: the parts of its range of m that no fresh row covers at all; empty where rows cover it only in pieces.
+    open: the parts of its range of m that no fresh row covers at all; empty where rows cover it in pieces that differ.
     """
 
     file: str
@@ -23,11 +31,21 @@ class Hole:
 
 
 def holes(contracts: Iterable[tuple[str, Contract]], tuning: Tuning) -> tuple[Hole, ...]:
-    """Return every contract whose range of m lies in no single fresh row, in the order given."""
+    """Return every contract whose range of m lies in no single fresh row, in the order given.
+
+    Rows that cover a range only in pieces are no hole where they agree on every piece: then one of them would say the
+    same for the whole.
+    """
     found = []
     for file, contract in contracts:
         row, _ = tuning.row_of(contract)
         low, high = dim_min(contract.shape["m"]), dim_max(contract.shape["m"])
+        if row is None and (found_pieces := select(contract, ALLOWED, book=Book(tuning=tuning)).pieces):
+            if at := cuts(found_pieces):
+                parts = ", ".join(f"{_range(*piece.m)} {piece.tactic or 'none'}" for piece in found_pieces)
+                what = f"m {_range(low, high)}: its rows differ, {parts} (nkc split {file} --at {at})"
+                found.append(Hole(file=file, what=what, open=()))
+            continue
         if row is not None and tuning.why_stale(contract.operation, row) is None:
             if newer := _never_timed(contract, row, tuning):
                 what = f"its row never saw {', '.join(newer)} (nkc bench --every --record, nkc tune)"
@@ -39,9 +57,6 @@ def holes(contracts: Iterable[tuple[str, Contract]], tuning: Tuning) -> tuple[Ho
             what = (
                 f"its row is stale: {tuning.why_stale(contract.operation, row)} (nkc bench --every --record, nkc tune)"
             )
-        elif not missing:
-            inside = sorted(each.m[1] for each in fresh if low <= each.m[1] < high)
-            what = f"rows cover it only in pieces (nkc split --at {','.join(map(str, inside))})"
         else:
             parts = ", ".join(_range(start, end) for start, end in missing)
             what = f"nothing covers m {parts} (nkc bench --every --record, nkc tune)"
@@ -50,13 +65,24 @@ def holes(contracts: Iterable[tuple[str, Contract]], tuning: Tuning) -> tuple[Ho
 
 
 def _never_timed(contract: Contract, row: Row, tuning: Tuning) -> tuple[str, ...]:
-    """Return tactics that serve the contract and that no record of its row looked at: the row goes before them all."""
+    """Return tactics that serve the contract and that no record of its row looked at: the row goes before them all.
+
+    Left out are those that the operation's rule puts far behind what the row puts first.
+    """
     timed = tuning.timed(contract.operation, row)
-    return tuple(
-        tactic.name
+    serving = {
+        tactic.name: tactic
         for tactic in tactics_of(contract.operation)
-        if tactic.target == contract.target.arch and tactic.name not in timed and not obstacles(contract, tactic)
-    )
+        if tactic.target == contract.target.arch and not obstacles(contract, tactic)
+    }
+    first = next((serving[name] for name in row.order if name in serving), None)
+    most = first.estimate(contract, first) if first is not None else None
+
+    def may_win(tactic: Tactic) -> bool:
+        told = tactic.estimate(contract, tactic)
+        return told is None or most is None or told.ns <= FAR * most.ns
+
+    return tuple(name for name, tactic in serving.items() if tactic.independent_name not in timed and may_win(tactic))
 
 
 def _range(low: int, high: int) -> str:

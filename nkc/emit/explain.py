@@ -10,6 +10,7 @@ from nkc.ir.budget import Stage
 from nkc.ir.contract import Maturity
 from nkc.ir.launch import Launch
 from nkc.ir.manifest import Disposition
+from nkc.tactics.pieces import Piece
 from nkc.tactics.reason import Reason
 from nkc.tactics.select import Candidate, Policy, Selection
 
@@ -128,6 +129,7 @@ class Explain(_Record, frozen=True, kw_only=True, omit_defaults=True):
     candidates: every tactic of the operation, by name.
     budget: the numerical budget, by leaf stage.
     facts: of the target, on which the budget rests.
+    pieces: parts that tuning rows cut a range of rows into, where none holds it whole, each with its own first tactic.
     sealed: the contract with everything that tactic and object filled in (`urn:nkc:schema:contract:1`).
     resources: read back from the object.
     occupancy: of the kernel on a compute unit.
@@ -150,6 +152,7 @@ class Explain(_Record, frozen=True, kw_only=True, omit_defaults=True):
     candidates: tuple[CandidateRecord, ...]
     budget: tuple[Stage, ...]
     facts: tuple[FactRecord, ...]
+    pieces: tuple[Piece, ...] = ()
     sealed: dict[str, object] | None = None
     resources: Resources | None = None
     occupancy: Occupancy | None = None
@@ -189,6 +192,7 @@ def explain(selection: Selection) -> Explain:
             for name, fact in sorted(target.facts.items())
             if name.startswith("matrix_")
         ),
+        pieces=selection.pieces,
     )
 
 

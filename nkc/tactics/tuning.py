@@ -181,8 +181,10 @@ class Tuning:
 
         None either where they leave a gap: what nobody measured is not told by its neighbours.
         """
-        low, high = dim_min(contract.shape["m"]), dim_max(contract.shape["m"])
         rows = self.rows_of(contract)
+        if not rows:
+            return ()
+        low, high = dim_min(contract.shape["m"]), dim_max(contract.shape["m"])
         if low == high or any(row.m[0] <= low and high <= row.m[1] for row in rows):
             return ()
         inside = sorted((row for row in rows if row.m[0] <= high and low <= row.m[1]), key=lambda row: row.m)

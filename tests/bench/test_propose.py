@@ -141,6 +141,19 @@ def tables(tmp_path):
         cached.cache_clear()
 
 
+def test_a_range_over_rows_that_differ_is_a_hole_with_the_split_that_mends_it(tables, tmp_path) -> None:
+    keep(measurements(*(cells := (cell(1, a=1.0), cell(16, c=1.0)))), folder=tmp_path)
+    tuning.write_table(Table(operation="dense", rows=rows(*cells)), tmp_path)
+    known = {A: CellDigests(requests={cells[0].request: "da"}, files=())}
+    known[C] = CellDigests(requests={cells[1].request: "dc"}, files=())
+    (tmp_path / "index.json").write_bytes(msgspec.json.encode(PerformanceIndex(files={}, tactics=known)))
+    performance.read_performance_index.cache_clear()
+    asked = contract({**SHAPE, "$.shape.m": {"min": 0, "max": 16}})
+    (hole,) = holes([("some.json", asked)], Tuning(root=tmp_path, records=tmp_path))
+    assert hole.open == ()
+    assert hole.what == f"m 0..16: its rows differ, 0..1 {A}, 2..16 {C} (nkc split some.json --at 1)"
+
+
 def test_coverage_prints_exactly_the_holes(tables) -> None:
     def ranged(low, high):
         return contract({**SHAPE, "$.shape.m": {"min": low, "max": high}})
@@ -154,9 +167,7 @@ def test_coverage_prints_exactly_the_holes(tables) -> None:
         ("other", contract({**SHAPE, "$.shape.n": 64})),
     ]
     found = {hole.file: hole for hole in holes(named, tables)}
-    assert set(found) == {"pieces", "gap", "beyond", "other"}
-    assert found["pieces"].open == ()
-    assert found["pieces"].what == "m 0..16: rows cover it only in pieces (nkc split --at 1)"
+    assert set(found) == {"gap", "beyond", "other"}, "rows 0..1 and 2..16 agree"
     assert found["gap"].open == ((17, 64),)
     assert found["beyond"].open == ((129, 200),)
     assert "nothing covers m 17..64" in found["gap"].what

@@ -107,7 +107,21 @@ def _ranking(record: "Explain") -> list[str]:
     rows = {each.rank_source for each in local} - {"catalogue", "rule"}
     told = [each for each in local if each.rule and each.effective_rank[0] and each.state != "rejected"]
     told = sorted(told, key=lambda each: (each.effective_rank, each.name))[:RULES_SHOWN]
-    return [*(f"tuned: {row}" for row in sorted(rows)), *(f"by rule: {each.name}: {each.rule}" for each in told)]
+    return [
+        *(f"tuned: {row}" for row in sorted(rows)),
+        *_pieces(record),
+        *(f"by rule: {each.name}: {each.rule}" for each in told),
+    ]
+
+
+def _pieces(record: "Explain") -> list[str]:
+    """Return which tactic each part of a range of rows would get that no tuning row holds whole, and how to part it."""
+    from nkc.tactics.pieces import cuts
+
+    if not (at := cuts(record.pieces)):
+        return []
+    parts = ", ".join(f"m {'..'.join(map(str, dict.fromkeys(each.m)))} {each.tactic or '-'}" for each in record.pieces)
+    return [f"rows differ over the range: {parts} (nkc split CONTRACT --at {at} gives each part its own)"]
 
 
 def _maturity(candidate: "CandidateRecord") -> str:
