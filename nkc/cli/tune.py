@@ -10,7 +10,10 @@ from nkc.cli.parts.options import format_option
 if TYPE_CHECKING:
     from nkc.bench.cover import Hole
     from nkc.ir.contract import Contract
-    from nkc.tactics.tuning import Table
+    from nkc.tactics.tuning import Row, Table
+
+STALE_SHOWN = 5
+"""Stale records that are named one by one."""
 
 
 @click.command("tune")
@@ -32,8 +35,9 @@ def command(
 ) -> int:
     """Propose which tactic goes first for each shape and interval of rows, from records that are fresh.
 
-    Without CONTRACT all committed records speak. A record whose kernels have changed since is named and left out, and
-    so is a contract without one, with the tactics that hints would try first.
+    Without CONTRACT all committed records speak, and rows are shown that differ from the committed ones. A record
+    whose kernels have changed since is named and left out, and so is a contract without one, with the tactics that
+    hints would try first.
     """
     from nkc import api
     from nkc.bench.gather import contract_files
@@ -92,8 +96,10 @@ def _propose(
     from nkc.tactics.tuning import read_table, write_table
 
     records, stale = fresh(read_all().records, tuning())
-    for line in stale:
+    for line in stale[:STALE_SHOWN]:
         click.echo(line, err=True)
+    if len(stale) > STALE_SHOWN:
+        click.echo(f"and {len(stale) - STALE_SHOWN} more records that timed other kernels than today's", err=True)
     if contracts is not None:
         there = {record.request for record in records}
         for file, contract in contracts:
@@ -105,7 +111,7 @@ def _propose(
     tables, problems = propose(records)
     for line in problems:
         click.echo(line, err=True)
-    _print_tables(tables, form)
+    _print_tables(tables, form, every=contracts is not None)
     if write:
         for operation, table in tables.items():
             path = write_table(merge(read_table(operation), table))
@@ -123,18 +129,42 @@ def _hinted(hints: Path | None, contract: "Contract") -> str:
     return f"; hints name {', '.join(names)}" if names else ""
 
 
-def _print_tables(tables: "dict[str, Table]", form: str) -> None:
-    if form == "json":
-        from nkc.tactics.tuning import document
+def _print_tables(tables: "dict[str, Table]", form: str, *, every: bool) -> None:
+    """Print proposed rows: in JSON all, else those that differ from the committed ones, or `every` one."""
+    from nkc.tactics.tuning import document, read_table
 
+    if form == "json":
         for table in tables.values():
             click.echo(document(table).decode(), nl=False)
         return
     from nkc.cli.parts.console import draw
     from nkc.cli.parts.console import table as make
 
-    drawn = make("operation", "row", "order", "records")
+    drawn = make("operation", "row", "against the table", "first", "then", "records")
+    counts = {"new": 0, "another order": 0, "other records": 0, "as it is": 0}
     for operation, table in tables.items():
+        known = {(row.shape, row.m): row for row in read_table(operation).rows}
         for row in table.rows:
-            drawn.add_row(operation, str(row), "\n".join(row.order), "\n".join(each[:12] for each in row.records))
-    draw(drawn)
+            state = _state(row, known.get((row.shape, row.m)))
+            counts[state] += 1
+            if every or state != "as it is":
+                then = row.order[1] if len(row.order) > 1 else "-"
+                more = f" and {len(row.order) - 2} more" if len(row.order) > 2 else ""
+                records = ", ".join(each[:12] for each in row.records)
+                drawn.add_row(operation, str(row), state, row.order[0], f"{then}{more}", records)
+    if drawn.row_count:
+        draw(drawn)
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    if told:
+        click.echo(f"{sum(counts.values())} rows proposed: {told} (--format json prints them whole)", err=True)
+    else:
+        click.echo("nkc: no fresh record proposes a row (nkc bench --every --record)", err=True)
+
+
+def _state(row: "Row", known: "Row | None") -> str:
+    """Return what a proposed row is against the committed one of its interval."""
+    if known is None:
+        return "new"
+    if known.order != row.order:
+        return "another order"
+    return "as it is" if known.records == row.records else "other records"

@@ -57,6 +57,14 @@ def test_tune_proposes_the_committed_rows_again() -> None:
         assert proposed == json.loads(table_path("dense").read_text())
 
 
+def test_tune_without_a_contract_shows_only_what_would_change() -> None:
+    done = nkc("tune")
+    assert done.code == 0, done.err
+    if "timed other kernels" not in done.err:
+        assert done.out == ""
+        assert done.errors[-1].endswith("as it is (--format json prints them whole)")
+
+
 def test_tune_names_a_contract_without_a_record(tmp_path) -> None:
     hints = tmp_path / "hints.json"
     name = "N=4096,K=7168,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
