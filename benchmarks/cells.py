@@ -2,13 +2,15 @@
 
 `h200`: eleven shapes of DeepSeek-V3 and Qwen3 layers at six numbers of rows, block-scaled FP8, those that published
 times of other libraries are for. `production`: every block-scaled shape of `shapes.json`, the layers of public
-checkpoints at tensor parallelism 1, 2, 4 and 8. `bf16`: its unquantised layers, and three of the eleven shapes in bf16.
+checkpoints at tensor parallelism 1, 2, 4 and 8, or of those whose layers' names hold a word. `bf16`: its unquantised
+layers, and three of the eleven shapes in bf16.
+
 In the form of `examples/sets`: up to 128 rows partial chains along k are licensed, above that the chain is ascending.
 """
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 SHAPES = (  # n, k
@@ -30,20 +32,25 @@ FEW_ROWS = 128
 SETS = ("h200", "production", "bf16")
 
 
-def shapes(kind: str) -> tuple[tuple[int, int], ...]:
-    """Return the (n, k) of a set."""
+def shapes(kind: str, words: Sequence[str] = ()) -> tuple[tuple[int, int], ...]:
+    """Return the (n, k) of a set; words: only shapes of a layer whose name holds one of them."""
     if kind == "h200":
         return SHAPES
     listed = json.loads(Path(__file__).with_name("shapes.json").read_text())["shapes"]
     dtype = "bf16" if kind == "bf16" else "fp8_e4m3"
-    found = tuple((shape["n"], shape["k"]) for shape in listed if shape["dtype"] == dtype)
+    named = [
+        shape for shape in listed if not words or any(word in layer for layer in shape["layers"] for word in words)
+    ]
+    found = tuple((shape["n"], shape["k"]) for shape in named if shape["dtype"] == dtype)
     return (*found, *BF16_SHAPES) if kind == "bf16" else tuple(shape for shape in found if shape not in SHAPES)
 
 
-def cells(kind: str = "h200", rows: tuple[int, ...] = ROWS) -> Iterator[tuple[str, dict[str, object]]]:
+def cells(
+    kind: str = "h200", rows: Sequence[int] = ROWS, words: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield (file name, contract) of every cell of a set."""
     scaled = kind != "bf16"
-    for n, k in shapes(kind):
+    for n, k in shapes(kind, words):
         for m in rows:
             yield f"dense.{'' if scaled else 'bf16.'}n{n}.k{k}.m{m}.sm_90.json", contract(m, n, k, scaled=scaled)
 
@@ -71,10 +78,10 @@ def contract(m: int, n: int, k: int, *, scaled: bool = True) -> dict[str, object
     }
 
 
-def write(out: Path, kind: str = "h200", rows: tuple[int, ...] = ROWS) -> None:
+def write(out: Path, kind: str = "h200", rows: Sequence[int] = ROWS, words: Sequence[str] = ()) -> None:
     """Write every contract of a set into a folder."""
     out.mkdir(parents=True, exist_ok=True)
-    for name, document in cells(kind, rows):
+    for name, document in cells(kind, rows, words):
         (out / name).write_text(json.dumps(document, indent=1) + "\n")
 
 
@@ -83,5 +90,6 @@ if __name__ == "__main__":
     parser.add_argument("out", type=Path)
     parser.add_argument("--set", choices=SETS, default="h200")
     parser.add_argument("--rows", type=int, nargs="+", default=ROWS)
+    parser.add_argument("--layers", metavar="WORD", nargs="+", default=(), help="of `production`, by part of a name")
     options = parser.parse_args()
-    write(options.out, options.set, tuple(options.rows))
+    write(options.out, options.set, options.rows, options.layers)
