@@ -5,22 +5,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nkc.cli.parts.options import format_option
+from nkc.cli.parts.options import OutputPath, format_option
 
 if TYPE_CHECKING:
     from nkc.tactics.performance import Measurements
 
 
-@click.command("bench")
+@click.command("bench", short_help="Time kernels on a GPU and keep the records.")
 @click.argument("subjects", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--every", is_flag=True, help="Build every eligible tactic, not the selected and the plain one alone.")
 @click.option("--first", metavar="N", type=click.IntRange(min=1), help="Build the first N by tuning rows and rule.")
+@click.option("--dependent", is_flag=True, help="As if all but the activations were constant: `properties.constant`.")
 @click.option("--build-only", metavar="DIR", type=click.Path(path_type=Path), help="Build, for another machine.")
 @click.option("--cache", metavar="DIR", type=click.Path(path_type=Path), help="Compile only what is not kept there.")
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the data.")
 @click.option("--seconds", type=click.IntRange(min=1), help="Begin no further contract after so long.")
 @click.option("--record", is_flag=True, help="Add the records to this checkout.")
-@click.option("--export", metavar="FILE", type=click.Path(path_type=Path), help="Write them, for `nkc evidence add`.")
+@click.option("--export", metavar="FILE", type=OutputPath(path_type=Path), help="Write them, for `nkc evidence add`.")
 @click.option("--show", is_flag=True, help="Measure nothing: print the committed records, or exported FILEs.")
 @click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw the committed records as SVG.")
 @format_option("table", "json")
@@ -28,6 +29,7 @@ def command(
     subjects: tuple[Path, ...],
     every: bool,
     first: int | None,
+    dependent: bool,
     build_only: Path | None,
     cache: Path | None,
     seed: int,
@@ -57,7 +59,7 @@ def command(
         return report(chosen_today(subjects), record=False, export=None, form=form)
     from nkc.cli.parts.benching import Bench
 
-    with Bench(subjects, every=every, first=first, build_only=build_only, cache=cache) as bench:
+    with Bench(subjects, every=every, first=first, build_only=build_only, cache=cache, dependent=dependent) as bench:
         if build_only is not None:
             kept = f", {bench.reused} of them kept from before" if cache is not None else ""
             click.echo(f"{build_only}: {bench.kernels} kernels for {len(bench.asked)} contracts{kept}", err=True)

@@ -6,7 +6,7 @@ from nkc import api
 from nkc.cli.parts.options import format_option
 
 
-@click.command("capabilities")
+@click.command("capabilities", short_help="Show what is implemented, and why the rest is not.")
 @click.option("--operation", metavar="NAME", help="Only one operation.")
 @click.option("--target", metavar="ARCH", help="Only one target.")
 @format_option("table", "json")

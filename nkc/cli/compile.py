@@ -13,8 +13,11 @@ from nkc.cli.parts.options import OutputPath, contract_argument, policy_options,
 if TYPE_CHECKING:
     from nkc.emit.build import Outcome, Request
 
+LARGE = 8
+"""Contracts from which on a build ends with a tally."""
 
-@click.command("compile")
+
+@click.command("compile", short_help="Build contracts into objects, launch records, explanations.")
 @contract_argument(many=True)
 @click.option("-o", "--output", "out", type=OutputPath(path_type=Path), default=Path("build"), show_default=True)
 @click.option("--keep", is_flag=True, help="Keep the rendered source and the compiler's intermediate texts.")
@@ -57,8 +60,26 @@ def command(
     for failure in built.failures:
         for line in failure.lines:
             click.echo(line, err=True)
+    _tally(built)
     codes = {failure.exit_code for failure in built.failures}
     return next((code for code in api.WORST_FIRST if code in codes), 0)
+
+
+def _tally(built: "api.Build") -> None:
+    """Close a large build by what became of its contracts; lines about single ones may have scrolled away."""
+    from collections import Counter
+
+    from nkc.ir.manifest import Disposition
+
+    ends = Counter(entry.disposition for entry in built.manifest.entries)
+    # A contract whose build failed has no entry in the manifest.
+    failed = sum(failure.exit_code not in (0, 3) for failure in built.failures)
+    total = ends.total() + failed
+    if total < LARGE:
+        return
+    words = [f"{ends[Disposition.OPTIMIZED]} optimized", f"{ends[Disposition.FALLBACK]} fallback"]
+    words += [f"{ends[Disposition.UNSUPPORTED]} unsupported", f"{failed} errors"]
+    click.echo(f"{total} contracts: {', '.join(words)}", err=True)
 
 
 def _progress(total: int) -> AbstractContextManager[Callable[["Request", "Outcome"], None]]:

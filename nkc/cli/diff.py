@@ -6,7 +6,7 @@ from nkc import api
 from nkc.cli.parts.options import format_option, policy_options
 
 
-@click.command("diff")
+@click.command("diff", short_help="Compare two contracts or two builds.")
 @click.argument("before", metavar="A", type=click.Path())
 @click.argument("after", metavar="B", type=click.Path())
 @format_option("table", "json")

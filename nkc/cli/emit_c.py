@@ -4,13 +4,14 @@ from pathlib import Path
 
 import click
 
+from nkc.cli.parts.options import OutputPath
 from nkc.runtime import bundle as bundles
 from nkc.runtime import kernargs
 
 
-@click.command("emit-c")
+@click.command("emit-c", short_help="Write C11 launch functions for a bundle.")
 @click.argument("path", metavar="BUNDLE", type=click.Path())
-@click.option("-o", "--output", metavar="DIR", required=True, type=click.Path(), help="Where the two files go.")
+@click.option("-o", "--output", metavar="DIR", required=True, type=OutputPath(), help="Where the two files go.")
 @click.option("--prefix", metavar="NAME", default="nkc_kernels", show_default=True, help="Of files and of C names.")
 @click.option(
     "--by-path", is_flag=True, help="Read the objects from a directory at run time instead of embedding them."

@@ -5,12 +5,12 @@ from pathlib import Path
 import click
 
 
-@click.group("evidence")
+@click.group("evidence", short_help="Merge, index and prune the evidence of a checkout.")
 def command() -> None:
     """Look after the evidence in this checkout: records of what was verified, and their index."""
 
 
-@command.command("add")
+@command.command("add", short_help="Take in results that were exported elsewhere.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def add(files: tuple[Path, ...]) -> None:
     """Add the results that `nkc verify --export` or `nkc bench --export` wrote elsewhere."""
@@ -37,7 +37,7 @@ def add(files: tuple[Path, ...]) -> None:
             click.echo(f"{records.tactic}: {len(records.checks)} records", err=True)
 
 
-@command.command("index")
+@command.command("index", short_help="Render every proof anew and write the indexes.")
 @click.option("--check", "only_check", is_flag=True, help="Exit 5 where the committed index is not today's.")
 def index(only_check: bool) -> int:
     """Render every proof, and every kernel that was timed, and write the indexes of code digests."""
@@ -55,7 +55,7 @@ def index(only_check: bool) -> int:
     return 5
 
 
-@command.command("prune")
+@command.command("prune", short_help="Drop records of what is no proof any more.")
 def prune() -> None:
     """Drop records of contracts that have left a tactic's proof set: they speak of nothing any more."""
     from nkc import api

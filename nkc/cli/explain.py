@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nkc.tactics.near import Near
 
 
-@click.command("explain")
+@click.command("explain", short_help="Say why a kernel was chosen, and why not the others.")
 @click.argument("subject", metavar="CONTRACT|DIR", type=click.Path())
 @format_option("table", "json")
 @click.option("--why", metavar="TACTIC", help="Every reason of one candidate.")

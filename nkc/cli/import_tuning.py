@@ -4,10 +4,12 @@ from pathlib import Path
 
 import click
 
+from nkc.cli.parts.options import OutputPath
 
-@click.command("import-tuning")
+
+@click.command("import-tuning", short_help="Read vLLM's and SGLang's tuning files as hints.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", "out", metavar="HINTS", type=click.Path(path_type=Path), help="Where (stdout).")
+@click.option("-o", "--output", "out", metavar="HINTS", type=OutputPath(path_type=Path), help="Where (stdout).")
 @click.option("--target", metavar="ARCH", help="Of files that do not say for which chip they were tuned.")
 @click.option(
     "--on-duplicate",

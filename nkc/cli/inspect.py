@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nkc.verify.static import CheckResult
 
 
-@click.command("inspect")
+@click.command("inspect", short_help="Show what an object uses and holds.")
 @click.argument("path", metavar="OBJECT", type=click.Path(path_type=Path))
 @format_option("table", "json")
 @click.option("--disassemble", is_flag=True, help="Print the machine code instead.")

@@ -2,12 +2,13 @@
 
 import click
 
+from nkc.cli.parts.options import OutputPath
 from nkc.runtime import bundle
 
 
-@click.command("pack")
+@click.command("pack", short_help="Write a build's output as one file.")
 @click.argument("directory", metavar="DIR", type=click.Path())
-@click.option("-o", "--output", metavar="FILE", required=True, type=click.Path(), help="The bundle to write, a .nkb.")
+@click.option("-o", "--output", metavar="FILE", required=True, type=OutputPath(), help="The bundle to write, a .nkb.")
 def command(directory: str, output: str) -> None:
     """Check the bundle in DIR and write it as one file. Equal directories give equal bytes."""
     packed = bundle.pack(directory, output)

@@ -3,7 +3,7 @@
 import click
 
 
-@click.command("promote")
+@click.command("promote", short_help="Print the gates between a tactic and `verified`.")
 @click.argument("tactics", metavar="TACTIC...", nargs=-1, required=True)
 @click.option("--check", "only_check", is_flag=True, help="Print the gates and change nothing.")
 def command(tactics: tuple[str, ...], only_check: bool) -> int:

@@ -5,7 +5,7 @@ import click
 from nkc.emit.schemas import SCHEMAS
 
 
-@click.command("schema")
+@click.command("schema", short_help="Print the JSON Schema of a document.")
 @click.argument("document", type=click.Choice(sorted(SCHEMAS)), default="contract")
 def command(document: str) -> None:
     """Print the JSON Schema (2020-12) of DOCUMENT, by default that of a contract.

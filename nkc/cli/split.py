@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from nkc.cli.parts.options import contract_argument
+from nkc.cli.parts.options import OutputPath, contract_argument
 
 
 class _Cuts(click.ParamType):  # type: ignore[type-arg]
@@ -20,10 +20,10 @@ class _Cuts(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"`{value}` is not numbers with commas between them (16,64,256)", param, ctx)
 
 
-@click.command("split")
+@click.command("split", short_help="Cut a contract's range of rows into several contracts.")
 @contract_argument()
 @click.option("--at", "cuts", metavar="M,M,...", required=True, type=_Cuts(), help="Where a part ends, inclusive.")
-@click.option("-o", "--output", "out", metavar="DIR", type=click.Path(path_type=Path), help="Where (beside CONTRACT).")
+@click.option("-o", "--output", "out", metavar="DIR", type=OutputPath(path_type=Path), help="Where (beside CONTRACT).")
 def command(contract: str, cuts: tuple[int, ...], out: Path | None) -> None:
     """Write one contract for each part of CONTRACT's range of m: --at 16,64 makes min..16, 17..64, 65..max.
 
@@ -31,12 +31,10 @@ def command(contract: str, cuts: tuple[int, ...], out: Path | None) -> None:
     """
     from nkc import ir
     from nkc.emit.write import write_file
-    from nkc.ir.canonical import contract_document
     from nkc.ir.contract import dim_max, dim_min
     from nkc.ir.errors import UsageError
     from nkc.ir.split import split
-
-    import orjson  # isort: skip
+    from nkc.ir.written import write_contract
 
     source = Path(contract)
     try:
@@ -48,6 +46,5 @@ def command(contract: str, cuts: tuple[int, ...], out: Path | None) -> None:
     for part in parts:
         low, high = dim_min(part.shape["m"]), dim_max(part.shape["m"])
         path = place / f"{source.stem}.m{low}{'' if low == high else f'-{high}'}.json"
-        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-        write_file(path.absolute(), orjson.dumps(contract_document(part, notes=True), option=options))
+        write_file(path.absolute(), write_contract(part))
         click.echo(str(path))

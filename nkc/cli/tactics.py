@@ -6,7 +6,7 @@ from nkc import api
 from nkc.cli.parts.options import format_option
 
 
-@click.command("tactics")
+@click.command("tactics", short_help="List tactics and how far each is proven.")
 @click.option("--operation", metavar="NAME", help="Only the tactics of one operation.")
 @click.option("--target", metavar="ARCH", help="Only the tactics for one target.")
 @format_option("table", "json")

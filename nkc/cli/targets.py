@@ -6,7 +6,7 @@ from nkc import api
 from nkc.cli.parts.options import format_option
 
 
-@click.command("targets")
+@click.command("targets", short_help="List targets, or the facts of one.")
 @click.argument("arch", required=False)
 @format_option("table", "json")
 def command(arch: str | None, form: str) -> None:

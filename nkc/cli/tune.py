@@ -16,7 +16,7 @@ STALE_SHOWN = 5
 """Stale records that are named one by one."""
 
 
-@click.command("tune")
+@click.command("tune", short_help="Propose rows of the tuning table from records.")
 @click.argument("contracts", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--measure", is_flag=True, help="First bench every eligible tactic on this machine's GPU, and record it.")
 @click.option("--write", is_flag=True, help="Put the proposed rows into the tables of this checkout.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nkc.cli.parts.options import format_option
+from nkc.cli.parts.options import OutputPath, format_option
 
 if TYPE_CHECKING:
     from nkc.tactics.evidence import Check
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nkc.verify.subject import Subject
 
 
-@click.command("verify")
+@click.command("verify", short_help="Check kernels against their oracles.")
 @click.argument("subjects", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--tactic", "pattern", metavar="PATTERN", help="Verify the proof sets of tactics (`gfx950.dense.*`).")
 @click.option("--engine", type=click.Choice(["device", "emulator", "interpreter"]), help="What runs the kernel.")
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--jobs", type=click.IntRange(min=1), help="Processes, not on a device (default: every core for the emulator)."
 )
 @click.option("--record", is_flag=True, help="Add the results to the evidence in this checkout.")
-@click.option("--export", type=click.Path(path_type=Path), help="Write the results to a file, for `nkc evidence add`.")
+@click.option("--export", type=OutputPath(path_type=Path), help="Write the results to a file, for `nkc evidence add`.")
 @click.option("--build-only", type=click.Path(path_type=Path), help="Build into a directory, for another machine.")
 @format_option("table", "json")
 def command(

@@ -124,7 +124,12 @@ def diff_manifests(before: Manifest, after: Manifest) -> tuple[Row, ...]:
         if old is None or new is None:
             rows.append(Row(part=Part.SELECTION, path=path, before=_entry(old), after=_entry(new)))
             continue
+        old, names = _as_named_in(new, old)
         found = _rows(_entry(old), _entry(new), _ENTRY_PARTS)
+        rows += [
+            Row(part=Part.BINDINGS, path=f"{path}.bindings[{after}].source", before=before, after=after)
+            for before, after in names
+        ]
         rows += [msgspec.structs.replace(row, path=path + row.path.removeprefix("$")) for row in found]
     return _sorted(rows)
 
@@ -141,6 +146,26 @@ def pair_entries(before: Manifest, after: Manifest) -> tuple[Pair, ...]:
         )
         pairs.append((old[request], new.pop(matching[0]) if matching else None))
     return (*pairs, *((None, new[request]) for request in sorted(new)))
+
+
+def _as_named_in(new: Entry, old: Entry) -> tuple[Entry, tuple[tuple[str, str], ...]]:
+    """Return the old entry with its inputs called as in the new one, and those that were renamed, old and new name.
+
+    An input was renamed where only its name is another: one that went and one that came agree in all else.
+    """
+    come = [binding for binding in new.bindings if binding.source not in {each.source for each in old.bindings}]
+    kept = {binding.source for binding in new.bindings}
+    bindings, names = [], []
+    for binding in old.bindings:
+        twin = next((each for each in come if msgspec.structs.replace(each, source=binding.source) == binding), None)
+        if binding.source not in kept and twin is not None:
+            come.remove(twin)
+            names.append((binding.source, twin.source))
+            binding = twin
+        bindings.append(binding)
+    order = {binding.source: place for place, binding in enumerate(new.bindings)}
+    bindings.sort(key=lambda binding: order.get(binding.source, len(order)))
+    return msgspec.structs.replace(old, bindings=tuple(bindings)), tuple(names)
 
 
 def _entry(entry: Entry | None) -> dict[str, object] | None:

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from nkc.ir.canonical import contract_document, contract_id
+from nkc.ir.written import write_contract
 from nkc.tactics.near import Edit, Near
 from nkc.tactics.reason import Reason
 
@@ -60,8 +61,5 @@ def near_record(found: Iterable[Near]) -> NearList:
 
 
 def edited_document(entry: Near) -> bytes:
-    """Return the edited contract as a file, notes included; a build takes it like any other."""
-    import orjson  # loaded only where something is written
-
-    document = contract_document(entry.contract, notes=True)
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    """Return the edited contract as a file that an author might have written; a build takes it like any other."""
+    return write_contract(entry.contract)

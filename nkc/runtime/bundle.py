@@ -17,10 +17,11 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from nkc.ir.errors import UsageError
 from nkc.ir.launch import LAUNCH_SCHEMA, Launch
 from nkc.ir.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, Disposition, Entry, Manifest
 from nkc.runtime import archive
-from nkc.runtime.errors import BundleError
+from nkc.runtime.errors import BundleError, NoBundleError
 
 SUFFIX = ".nkb"
 MAX_FILE_BYTES = 256 << 20
@@ -71,16 +72,8 @@ def _digests(entry: Entry) -> list[tuple[str, str]]:
 def read(path: str | os.PathLike[str]) -> Bundle:
     """Return the bundle at `path`, a directory or a packed file, with everything checked.
 
-    Errors: BundleError with all that is wrong, one line each; each names the file.
+    Errors: BundleError with all that is wrong, one line each, each naming the file; NoBundleError where there is none.
     """
-    bundle, problems = examine(path)
-    if bundle is None:
-        raise BundleError("\n".join(problems))
-    return bundle
-
-
-def examine(path: str | os.PathLike[str]) -> tuple[Bundle | None, tuple[str, ...]]:
-    """Return the bundle and no problems, or None and every problem found."""
     source = Path(path)
     name = source.name or str(source)
     try:
@@ -88,9 +81,9 @@ def examine(path: str | os.PathLike[str]) -> tuple[Bundle | None, tuple[str, ...
         manifest = _read_manifest(contents)
         wanted = _wanted(manifest)
     except BundleError as error:
-        return None, tuple(f"{name}: {line}" for line in str(error).splitlines())
+        raise type(error)("\n".join(f"{name}: {line}" for line in error.lines())) from None
     except OSError as error:
-        return None, (f"{name}: {error.strerror or error}",)
+        raise NoBundleError(f"{name}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     files: dict[str, bytes] = {MANIFEST_FILE: contents.get(MANIFEST_FILE)}
     launches: dict[str, Launch] = {}
     problems: list[str] = []
@@ -113,8 +106,16 @@ def examine(path: str | os.PathLike[str]) -> tuple[Bundle | None, tuple[str, ...
     if not problems:
         problems += contents.extra(files)
     if problems:
-        return None, tuple(f"{name}: {problem}" for problem in problems)
-    return Bundle(name=name, manifest=manifest, files=files, launches=launches), ()
+        raise BundleError("\n".join(f"{name}: {problem}" for problem in problems))
+    return Bundle(name=name, manifest=manifest, files=files, launches=launches)
+
+
+def examine(path: str | os.PathLike[str]) -> tuple[Bundle | None, tuple[str, ...]]:
+    """Return the bundle and no problems, or None and every problem found."""
+    try:
+        return read(path), ()
+    except BundleError as error:
+        return None, error.lines()
 
 
 def pack(directory: str | os.PathLike[str], out: str | os.PathLike[str]) -> Bundle:
@@ -132,16 +133,23 @@ def pack(directory: str | os.PathLike[str], out: str | os.PathLike[str]) -> Bund
 
 
 def unpack(file: str | os.PathLike[str], directory: str | os.PathLike[str]) -> Bundle:
-    """Write a packed bundle's files into a new or empty directory; the manifest comes last. Errors: BundleError."""
+    """Write a packed bundle's files into a new or empty directory; the manifest comes last.
+
+    Errors: BundleError, and UsageError where the directory is not empty.
+    """
     bundle = read(file)
     root = Path(directory)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise BundleError(f"{root}: is there already and not empty (unpack into a new directory)")
-    root.mkdir(parents=True, exist_ok=True)
-    for name in sorted(bundle.files, key=lambda name: (name == MANIFEST_FILE, name)):
-        target = root.joinpath(*PurePosixPath(name).parts)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(bundle.files[name])
+        raise UsageError(f"{root}: is there already and not empty (unpack into a new directory)")
+    target = root
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for name in sorted(bundle.files, key=lambda name: (name == MANIFEST_FILE, name)):
+            target = root.joinpath(*PurePosixPath(name).parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(bundle.files[name])
+    except OSError as error:
+        raise BundleError(f"{target}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     return bundle
 
 
@@ -226,13 +234,13 @@ class _Packed(_Contents):
 
 def _read_directory(root: Path) -> _Contents:
     if not (root / MANIFEST_FILE).is_file():
-        raise BundleError(f"{MANIFEST_FILE}: missing (is this the output directory of `nkc compile`?)")
+        raise NoBundleError(f"{MANIFEST_FILE}: missing (is this the output directory of `nkc compile`?)")
     return _Directory(root, {})
 
 
 def _read_zip(file: Path) -> _Contents:
     if not file.exists():
-        raise BundleError("no such file or directory")
+        raise NoBundleError("cannot be read: no such file or directory")
     if file.stat().st_size > MAX_BUNDLE_BYTES:
         raise BundleError(f"{file.stat().st_size} bytes, more than the {MAX_BUNDLE_BYTES} that a bundle may hold")
     packed = file.read_bytes()
@@ -240,7 +248,7 @@ def _read_zip(file: Path) -> _Contents:
         reader = zipfile.ZipFile(io.BytesIO(packed))
         infos = reader.infolist()
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, UnicodeDecodeError, OverflowError) as error:
-        raise BundleError(_no_bundle(packed, error)) from None
+        raise _unreadable(packed, error) from None
     found: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         if not safe_path(info.filename):
@@ -259,11 +267,13 @@ def _read_zip(file: Path) -> _Contents:
     return _Packed(packed, reader, found)
 
 
-def _no_bundle(data: bytes, error: Exception) -> str:
-    """Return what a file is that cannot be read as a zip file: a bundle cut short, or something else altogether."""
+def _unreadable(data: bytes, error: Exception) -> BundleError:
+    """Return what is wrong with what cannot be read as a zip file: a bundle cut short, or something else altogether."""
     if data.startswith(b"PK\3\4"):
-        return f"a packed bundle that is not whole: {error}"
-    return "not a bundle (a bundle is the output directory of `nkc compile`, or the file that `nkc pack` makes of it)"
+        return BundleError(f"a packed bundle that is not whole: {error}")
+    return NoBundleError(
+        "not a bundle (a bundle is the output directory of `nkc compile`, or the file that `nkc pack` makes of it)"
+    )
 
 
 def _read_manifest(contents: _Contents) -> Manifest:

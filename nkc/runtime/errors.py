@@ -54,6 +54,12 @@ class BundleError(NkcError):
         return tuple(str(self).splitlines())
 
 
+class NoBundleError(BundleError):
+    """There is nothing at the given path that could be a bundle: another one was meant, and none is damaged."""
+
+    exit_code = 2
+
+
 class DriverError(NkcError):
     """The driver is missing, or refused a call. call: its name. code: its status, 0 where there was no call."""
 

@@ -49,8 +49,65 @@ def test_verify_finds_each_planted_corruption(built, capsys) -> None:
 
 
 def test_what_is_not_there_is_one_line(tmp_path, capsys) -> None:
-    assert run(["bundle", "verify", str(tmp_path / "none.nkb")]) == 4
-    assert capsys.readouterr().err == "none.nkb: no such file or directory\n"
+    """Bad usage, as for every other file that a command is to read; 4 is for a bundle that is damaged."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("hello")
+    commands = (["bundle", "verify"], ["bundle", "ls"], ["unpack", "-o", str(tmp_path / "x")],
+                ["emit-c", "-o", str(tmp_path / "x")], ["pack", "-o", str(tmp_path / "x")])  # fmt: skip
+    for command in commands:
+        for name, why in (
+            ("none.nkb", "cannot be read: no such file or directory"),
+            ("empty", "manifest.json: missing (is this the output directory of `nkc compile`?)"),
+            ("notes.txt", "not a bundle (a bundle is the output directory of `nkc compile`, or the file that"),
+        ):
+            assert run([*command, str(tmp_path / name)]) == 2
+            err = capsys.readouterr().err
+            assert err.startswith(f"{name}: {why}")
+            assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "notes.txt"]
+
+
+def test_one_flipped_bit_of_a_packed_bundle_is_found(built, tmp_path, capsys) -> None:
+    packed = tmp_path / "b.nkb"
+    assert run(["pack", str(built), "-o", str(packed)]) == 0
+    good = packed.read_bytes()
+    assert run(["bundle", "verify", str(packed)]) == 0
+    capsys.readouterr()
+    end = good.rindex(b"PK\5\6")
+    for place, where in ((10, "the time in the header of manifest.json"), (end + 4, "the disk in the end record"),
+                         (len(good) - 1, "")):  # fmt: skip
+        packed.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+        assert run(["bundle", "verify", str(packed)]) == 4
+        err = capsys.readouterr().err
+        assert where in err
+        assert err.count("\n") == 1
+    packed.write_bytes(good[: len(good) // 2])
+    assert run(["bundle", "verify", str(packed)]) == 4
+    assert "a packed bundle that is not whole" in capsys.readouterr().err
+
+
+def test_an_output_without_a_name_is_bad_usage(built, tmp_path, capsys, monkeypatch) -> None:
+    packed = tmp_path / "b.nkb"
+    assert run(["pack", str(built), "-o", str(packed)]) == 0
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    capsys.readouterr()
+    for command in (["pack", str(built)], ["unpack", str(packed)], ["emit-c", str(packed)]):
+        assert run([*command, "-o", ""]) == 2
+        assert "an empty name" in capsys.readouterr().err
+    assert not list((tmp_path / "here").iterdir())
+
+
+def test_unpacking_over_something_is_bad_usage(built, tmp_path, capsys) -> None:
+    assert run(["pack", str(built), "-o", str(tmp_path / "b.nkb")]) == 0
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine").write_text("x")
+    capsys.readouterr()
+    assert run(["unpack", str(tmp_path / "b.nkb"), "-o", str(tmp_path / "full")]) == 2
+    assert "is there already and not empty" in capsys.readouterr().err
+    (tmp_path / "file").write_text("x")
+    assert run(["unpack", str(tmp_path / "b.nkb"), "-o", str(tmp_path / "file" / "deep")]) == 4
+    assert "cannot be written: not a directory" in capsys.readouterr().err
 
 
 def test_a_packed_file_that_cannot_be_written_is_one_line(built, tmp_path, capsys) -> None:

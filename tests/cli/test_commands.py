@@ -1,6 +1,8 @@
 """Every command that compiles nothing: what goes to which stream, the JSON others rely on, and what is refused."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,13 @@ def test_help_names_every_command_and_every_exit_code() -> None:
     for word in ("compile", "explain", "check", "id", "tactics", "targets", "inspect"):
         assert f"\n  {word} " in done.out
     assert "Exit codes: 0 done, 1 a bug in nkc, 2 bad usage" in done.out
+    for group in ([], ["evidence"], ["bundle"]):
+        _, _, listed = nkc(*group, "--help").out.partition("\nCommands:\n")
+        assert listed
+        for line in listed.splitlines():
+            assert line.endswith("."), "a summary is one whole sentence on one line"
+            assert "..." not in line
+            assert len(line) <= 80
 
 
 def test_version() -> None:
@@ -43,6 +52,20 @@ def test_id_prints_the_id_alone_and_does_not_mind_how_a_file_is_written(tmp_path
     (tmp_path / "other.json").write_text(json.dumps(shuffled, indent=7))
     assert nkc("id", tmp_path / "other.json").out == done.out
     assert nkc("id", SM_90).out != done.out
+
+
+def test_a_contract_may_come_from_standard_input(tmp_path) -> None:
+    def piped(*arguments: str, data: bytes) -> tuple[int, str, str]:
+        done = subprocess.run([sys.executable, "-m", "nkc", *arguments], input=data, capture_output=True, check=False)
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    good = GFX950.read_bytes()
+    assert piped("check", "-", data=good) == (0, "", "")
+    assert piped("id", "-", data=good) == (0, nkc("id", GFX950).out, "")
+    code, out, err = piped("check", "-", str(SM_90), data=good.replace(b'"gfx950"', b'"gfx95"'))
+    assert (code, out) == (2, "")
+    assert err.startswith("<stdin>:$.target.arch: unknown target `gfx95`")
+    assert err.count("\n") == 1
 
 
 def test_all_examples_are_sound_and_pairwise_different() -> None:

@@ -128,6 +128,16 @@ def test_builds_are_compared_entry_by_entry(builds) -> None:
 
 
 @pytest.mark.toolchain
+def test_an_input_of_another_name_is_one_row(builds, tmp_path) -> None:
+    (tmp_path / "renamed.json").write_bytes((builds / "a" / "layer.json").read_bytes())
+    assert nkc("compile", ALLOW, tmp_path / "renamed.json", SM_90, "-o", tmp_path / "out").code == 0
+    (row,) = rows(builds / "one", tmp_path / "out")
+    assert (row["part"], row["change"]) == ("bindings", "changed")
+    assert row["path"] == "$.entries[renamed.json].bindings[renamed.json].source"
+    assert (row["before"], row["after"]) == ("layer.json", "renamed.json")
+
+
+@pytest.mark.toolchain
 def test_a_built_directory_is_compared_with_another_and_with_a_contract(builds) -> None:
     one = nkc("id", builds / "a" / "layer.json").out.strip()
     two = nkc("id", builds / "b" / "layer.json").out.strip()

@@ -53,6 +53,8 @@ def test_apply_prints_a_contract_that_a_build_would_take(tmp_path) -> None:
     done = nkc("explain", SHUFFLED, "--near", "--apply", TACTIC)
     assert (done.code, done.err) == (0, "")
     (tmp_path / "edited.json").write_text(done.out)
+    assert '\n  "shape": {"m": 16, "n": ' in done.out, "what fits on a line is on one"
+    assert not {"properties", "alignment", "epilogue"} & json.loads(done.out).keys(), "defaults are left out"
     assert nkc("check", tmp_path / "edited.json").code == 0
     assert json.loads(done.out)["provenance"] == json.loads(SHUFFLED.read_text())["provenance"]
     record = json.loads(nkc("explain", tmp_path / "edited.json", "--allow-experimental", "--format", "json").out)

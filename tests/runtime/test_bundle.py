@@ -13,7 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nkc.ir.errors import UsageError
 from nkc.runtime import BundleError, archive, bundle, read
+from nkc.runtime.errors import NoBundleError
 
 from .support import dense_launch, write_bundle
 
@@ -55,7 +57,7 @@ def test_unpacking_never_overwrites(tmp_path, packed) -> None:
     (tmp_path / "b.nkb").write_bytes(packed)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("x")
-    with pytest.raises(BundleError, match="not empty"):
+    with pytest.raises(UsageError, match="not empty"):
         bundle.unpack(tmp_path / "b.nkb", tmp_path / "full")
 
 
@@ -374,8 +376,8 @@ def test_safe_paths(path, safe) -> None:
 
 
 def test_missing_things_are_named(tmp_path) -> None:
-    with pytest.raises(BundleError, match=r"none\.nkb: no such file or directory"):
+    with pytest.raises(NoBundleError, match=r"none\.nkb: cannot be read: no such file or directory"):
         read(tmp_path / "none.nkb")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(BundleError, match=r"empty: manifest\.json: missing \(is this the output directory"):
+    with pytest.raises(NoBundleError, match=r"empty: manifest\.json: missing \(is this the output directory"):
         read(tmp_path / "empty")

@@ -239,6 +239,47 @@ def test_legal_calls_never_reach_python(cuda: Standin, out, monkeypatch) -> None
         if "m" in shape and shape["m"] != 4:
             kernel.launch(*tensors(0))
     assert len(cuda.launches()) == 12
+    kernel = _load(out / "one row", dense_launch(m=(0, 1)))
+    kernel.launch = kernel._in_c(refuse)
+    for rows in (0, 1):
+        given_tensors = tensors(rows)
+        given_tensors[0] = torch.zeros(4096).to(torch.float8_e4m3fn).as_strided((rows, K), (77, 1))
+        kernel.launch(*given_tensors)  # the stride of one row, or of none, does not matter
+    assert len(cuda.launches()) == 13
+
+
+def _wrong_dtypes() -> list[list[torch.Tensor]]:
+    dtypes = (*TORCH.values(), torch.float64, torch.uint8, torch.float8_e5m2)
+    right = tensors()
+    return [
+        [*right[:place], torch.zeros(each.shape, dtype=dtype), *right[place + 1 :]]
+        for place, each in enumerate(right)
+        for dtype in dtypes
+        if dtype is not each.dtype
+    ]
+
+
+def test_every_other_type_and_device_is_refused_alike(cuda: Standin, out) -> None:
+    kernel, reference = _load(out / "a", dense_launch()), _load(out / "b", dense_launch(), "ex")
+    for given_tensors in _wrong_dtypes():
+        outcome = _outcome(cuda, kernel.launch, *given_tensors)
+        assert outcome[0] == "ContractViolation"
+        assert outcome == _outcome(cuda, reference.launch, *given_tensors)
+    for each in (kernel, reference):
+        each._driver.device = 0  # the tensors are on the host
+        each.specialise()
+    outcome = _outcome(cuda, kernel.launch, *tensors())
+    assert "`a` device: wanted device 0, got host memory" in outcome[1]
+    assert outcome == _outcome(cuda, reference.launch, *tensors())
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 5, 6])
+def test_ranges_hold_at_both_ends(cuda: Standin, out, rows) -> None:
+    kernel = _load(out / "a", dense_launch(m=(2, 5)))
+    given_tensors = tensors(rows)
+    outcome = _outcome(cuda, kernel.launch, *given_tensors)
+    assert outcome[0].startswith("launch ") == (2 <= rows <= 5)
+    assert outcome == _outcome(cuda, _load(out / "b", dense_launch(m=(2, 5)), "ex").launch, *given_tensors)
 
 
 def test_maps_are_kept_by_address_and_dims(cuda: Standin, out, monkeypatch) -> None:

@@ -34,6 +34,7 @@ class Bench:
         first: int | None = None,
         build_only: Path | None,
         cache: Path | None = None,
+        dependent: bool = False,
     ) -> None:
         if not paths:
             raise UsageError("nkc: nothing to bench (name contracts, a folder of them, or a built directory)")
@@ -42,6 +43,7 @@ class Bench:
         self._first = first
         self._place = build_only
         self._cache = cache
+        self._dependent = dependent
         self._stack = ExitStack()
         self.asked: tuple[gather.Asked, ...] = ()
         self.reused = 0
@@ -74,6 +76,8 @@ class Bench:
             from nkc.emit.toolchains.by_language import Toolchains
 
             inputs = api.read_all([str(path) for path in files])
+            if self._dependent:
+                inputs = tuple((name, gather.dependent(contract)) for name, contract in inputs)
             with Toolchains() as compilers, _progress("compiling", None) as done:
                 kept = None if self._cache is None else KeptObjects(compilers, self._cache)
                 problems = gather.build_all(

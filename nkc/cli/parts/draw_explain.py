@@ -163,7 +163,11 @@ def _object(record: "Explain") -> "Table":
     drawn = Table(box=None, show_header=False, pad_edge=False, title="object", title_justify="left")
     grid, block = ("x".join(map(str, extents)) for extents in (launch.grid, launch.block))
     drawn.add_row("file", f"{record.id}/{launch.object}, symbol {launch.symbol}")
-    drawn.add_row("launch", f"grid {grid}, block {block}")
+    cluster = "x".join(map(str, launch.attributes.cluster))
+    drawn.add_row("launch", f"grid {grid}, block {block}" + (f", clusters of {cluster}" if cluster != "1x1x1" else ""))
+    if launch.attributes.programmatic_dependent_launch:
+        early = ", ".join(argument.name for argument in launch.arguments if argument.constant)
+        drawn.add_row("dependent", f"may begin before the kernels ahead have ended; until then it reads {early} alone")
     drawn.add_row("LDS", f"{launch.lds.fixed_bytes} bytes fixed, {launch.lds.dynamic_bytes} dynamic")
     drawn.add_row(
         "registers",

@@ -25,6 +25,8 @@ def draw_resources(resources: "Resources") -> None:
         "LDS, fixed": f"{resources.lds_fixed_bytes} bytes",
         "kernel arguments": f"{resources.kernarg_bytes} bytes",
         "largest workgroup": f"{resources.max_threads} threads",
+        "cluster": "x".join(map(str, resources.cluster)) if resources.cluster else None,
+        "dependent launch": _dependent(resources),
         "matrix instructions": ", ".join(f"{use.count} {use.mnemonic}" for use in resources.matrix) or "none",
     }
     drawn = table("resource", "value")
@@ -35,6 +37,14 @@ def draw_resources(resources: "Resources") -> None:
     for index, argument in enumerate(resources.arguments):
         arguments.add_row(argument.name or str(index), str(argument.offset), str(argument.size), argument.kind or "-")
     draw(drawn, arguments)
+
+
+def _dependent(resources: "Resources") -> str | None:
+    """Return what the code does about the kernels around it in the stream; None where it does nothing."""
+    if resources.starts_alone:
+        return None
+    waits, triggers = resources.grid_waits or 0, resources.grid_triggers or 0
+    return f"waits for the kernels ahead in {waits} places, lets the one behind begin in {triggers}"
 
 
 def draw_checks(checks: "tuple[CheckResult, ...]") -> None:

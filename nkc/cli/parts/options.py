@@ -1,21 +1,32 @@
 """Options that several commands share."""
 
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from nkc.ir.contract import Contract
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class OutputPath(click.Path):
-    """A folder to write into: an empty name, mostly a variable that is not set, would be the working directory."""
+    """A place to write to: an empty name, mostly a variable that is not set, would be the working directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse an empty name."""
         if value == "":
             self.fail("an empty name (write . for the working directory)", param, ctx)
         return super().convert(value, param, ctx)
+
+
+def read_contract(path: str) -> "Contract":
+    """Return the contract in a file, or on standard input where the name is `-`. Raises ContractError."""
+    from nkc import ir
+
+    return ir.parse(sys.stdin.buffer.read(), "<stdin>") if path == "-" else ir.read(path)
 
 
 def contract_argument(*, many: bool = False) -> Callable[[F], F]:
