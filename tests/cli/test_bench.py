@@ -36,6 +36,19 @@ def test_a_picture_is_drawn_from_committed_records_without_a_gpu(tmp_path) -> No
     assert (tmp_path / "b.svg").read_text() == drawn
 
 
+def test_committed_records_are_shown_with_their_means_without_a_gpu() -> None:
+    done = nkc("bench", "--show")
+    assert done.code == 0, done.err
+    assert "over the best peer" in done.out
+    assert "published: not timed here but scaled" in done.out
+    said = json.loads(nkc("bench", "--show", "--format", "json").out)["summary"]
+    rows = {line["rows"] for line in said["rows"] if line["rule"] == "fp8_e4m3, tensor_core_fp8"}
+    assert {1, 16, 64, 128, 512, 4096, None} <= rows
+    peers = [peer for line in said["cells"] for peer in line["peers"] if peer["name"] == "DeepGEMM"]
+    assert len(peers) >= 66
+    assert all(peer["scaled_by"] is not None for peer in peers)
+
+
 @pytest.mark.toolchain
 def test_kernels_are_built_for_another_machine_tactic_by_tactic(tmp_path) -> None:
     out = tmp_path / "out"
