@@ -44,6 +44,24 @@ def contract_files(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(found)
 
 
+def dependent(contract: Contract) -> Contract:
+    """Return a contract that declares constant what any kernel that is launched dependent reads before it waits.
+
+    Raises UsageError where no kernel of the operation is launched so.
+    """
+    early = {
+        name
+        for tactic in catalogue.tactics_of(contract.operation)
+        if tactic.before_the_wait is not None and tactic.target == contract.target.arch
+        for name in tactic.before_the_wait.of(contract)
+    }
+    if not early:
+        raise UsageError(f"no kernel of `{contract.operation}` on {contract.target.arch} is launched dependent")
+    constant = tuple(sorted({*contract.properties.constant, *early}))
+    properties = msgspec.structs.replace(contract.properties, constant=constant)
+    return msgspec.structs.replace(contract, properties=properties)
+
+
 def is_built(path: Path) -> bool:
     """Return whether a path is a build's output, or a folder of such outputs."""
     return path.is_dir() and ((path / MANIFEST_FILE).is_file() or any(path.glob(f"*/{MANIFEST_FILE}")))

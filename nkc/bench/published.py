@@ -4,6 +4,9 @@
 that a bench times too. A peer's time is multiplied by what a reference takes here over what it took there: cuBLASLt,
 and bf16 matmul for cells that cuBLASLt does not serve. It is an estimate, shown with its factor, and no measurement: it
 never stands in a record, and gives way where the library itself was timed.
+
+Beside a contract with constant operands, which ours may be launched dependent for, stands what a peer takes when it is
+launched so, where that was published.
 """
 
 from dataclasses import dataclass
@@ -23,14 +26,22 @@ REFERENCES = ("cuBLASLt block-scaled", "torch.matmul bf16")
 """Baselines that scale, the first that both sessions timed."""
 
 
+class _Dependent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One peer launched dependent behind itself, and in the same process without."""
+
+    without_us: float
+    with_us: float
+
+
 class _Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cell: microseconds by peer, and by reference."""
+    """One cell: microseconds by peer, and by reference. dependent: of peers that can be launched so."""
 
     m: int
     n: int
     k: int
     peers_us: dict[str, float]
     references_us: dict[str, float]
+    dependent: dict[str, _Dependent] = {}
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,6 +91,11 @@ def peers(record: Record, session: Session) -> tuple[Peer, ...]:
         return ()
     factor, scaled_by = _factor(record, cell)
     licensed = contract.numerics["accumulate"] is Accumulate.TENSOR_CORE_FP8
+    unmeasured = {
+        name: us for name, us in cell.peers_us.items() if (route := record.route(name)) is None or route.latency is None
+    }
+    if contract.properties.constant:
+        unmeasured = dict(_as_dependent(cell, name, us) for name, us in unmeasured.items())
     found = (
         Peer(
             name=name,
@@ -89,10 +105,17 @@ def peers(record: Record, session: Session) -> tuple[Peer, ...]:
             scaled_by=scaled_by,
             same_rule=licensed,
         )
-        for name, us in cell.peers_us.items()
-        if (route := record.route(name)) is None or route.latency is None
+        for name, us in unmeasured.items()
     )
     return tuple(sorted(found, key=lambda peer: (peer.us, peer.name)))
+
+
+def _as_dependent(cell: _Cell, name: str, us: float) -> tuple[str, float]:
+    """Return a peer's name and time launched dependent, by what that changed where both ways were timed together."""
+    found = cell.dependent.get(name)
+    if found is None:
+        return name, us
+    return f"{name}, dependent", float(f"{us * found.with_us / found.without_us:.4g}")
 
 
 def _comparable(contract: Contract) -> bool:

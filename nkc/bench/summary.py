@@ -158,4 +158,7 @@ def _rule(record: Record) -> str:
     numerics, dtypes = record.contract["numerics"], record.contract["dtypes"]
     assert isinstance(numerics, dict)
     assert isinstance(dtypes, dict)
-    return f"{dtypes['a']}, {numerics['accumulate']}"
+    properties = record.contract["properties"]
+    assert isinstance(properties, dict)
+    constant = ", constant operands" if properties.get("constant") else ""
+    return f"{dtypes['a']}, {numerics['accumulate']}{constant}"

@@ -204,6 +204,37 @@ def test_kernels_in_cxx_have_no_hidden_pointers_and_maps_lie_at_multiples_of_64_
     )
 
 
+def gemv(name: str) -> Case:
+    chosen = tactic(name)
+    lowered = Lowered.of(chosen.proofs(chosen)[0], chosen)
+    source = render(lowered)
+    built = FakeToolchain().compile(source, targets.get("sm_90"))
+    return Case(built=built, source=source, contract=lowered.contract, tactic=chosen)
+
+
+def test_a_dependent_kernel_shows_its_wait_and_trigger_and_another_shows_neither() -> None:
+    waiting, plain = gemv("sm_90.dense.fp8_gemv_r4_w8_dependent"), gemv("sm_90.dense.fp8_gemv_r4_w8")
+    assert waiting.reasons() == plain.reasons() == []
+    wanted = "a wait for the kernels ahead and a trigger for the one behind"
+    for said in ({"grid_waits": 0}, {"grid_triggers": 0}):
+        counts = {"grid_waits": 1, "grid_triggers": 1, **said}
+        actual = f"{counts['grid_waits']} waits, {counts['grid_triggers']} triggers"
+        assert waiting.saying(**said) == [("object_dependent", "$.launch.dependent", wanted, actual)]
+    assert plain.saying(grid_waits=1) == [
+        ("object_dependent", "$.launch.dependent", "neither wait nor trigger", "1 waits, 0 triggers")
+    ]
+
+
+def test_the_grid_is_whole_clusters() -> None:
+    held = gemv("sm_90.dense.fp8_gemv_r4_w8")
+    assert held.contract.launch is not None
+    assert held.contract.launch.grid == (32, 1, 1)
+    assert held.saying(cluster=(2, 1, 1)) == []
+    assert held.saying(cluster=(3, 1, 1)) == [
+        ("object_cluster", "$.launch.grid", "whole clusters of 3x1x1", "32x1x1"),
+    ]
+
+
 def test_a_kernel_without_a_matrix_unit_shows_its_fused_multiply_adds_and_nothing_else() -> None:
     chosen = tactic("sm_90.dense.fp8_gemv_r4_w8")
     contract = chosen.lower(chosen.proofs(chosen)[0], chosen)

@@ -8,7 +8,7 @@ import pytest
 
 from nkc.cli import run
 
-from .support import build_standin, dense_launch, mapped, read_map, write_bundle
+from .support import build_standin, dense_launch, dependent, mapped, read_map, write_bundle
 
 FLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
 HERE = Path(__file__).parent
@@ -40,10 +40,14 @@ def compile_c(*sources: Path, out: Path, options: tuple[str, ...] = ()) -> Path:
 def program(tmp_path):
     """Return a function that builds the guards program for a bundle and runs it on the stand-in driver."""
 
-    def make(vendor: str, *extra: str, damage=None, maps: tuple[str, ...] = ()) -> tuple[list[str], list[str]]:
+    def make(
+        vendor: str, *extra: str, damage=None, maps: tuple[str, ...] = (), early: tuple[str, ...] = ()
+    ) -> tuple[list[str], list[str]]:
         launch, image = dense_launch(arch={"cuda": "sm_90", "hip": "gfx950"}[vendor], m=(0, 64))
         if maps:
             launch, image = mapped(launch, *maps)
+        if early:
+            launch = dependent(launch, *early)
         bundle = write_bundle(tmp_path / "b", [(launch, image), dense_launch(arch="sm_80", m=3)])
         assert run(["emit-c", str(bundle), "-o", str(tmp_path / "c"), "--prefix", "k", *extra]) == 0
         library = build_standin(tmp_path, vendor)
@@ -127,6 +131,28 @@ def test_tensor_maps_are_made_as_in_python(program) -> None:
     assert read_map(a) == {"address": 0x10000000, "extents": (512, 5), **wanted}
     assert read_map(b) == {"address": 0x20000000, "extents": (512, 256), **wanted}
     assert scales == (0x30000000).to_bytes(8, "little").hex()
+
+
+def test_a_dependent_launch_carries_its_attribute_and_the_header_says_what_it_rests_on(program, tmp_path) -> None:
+    said, calls = program("cuda", early=("b", "b_scales"))
+    assert [line.rstrip() for line in said][4:13] == EXPECTED.splitlines()
+    (_, plain) = program("cuda")
+    launches = [[call for call in log if call.startswith("launch ")] for log in (calls, plain)]
+    assert launches[0] == launches[1]
+    places = [place for place, call in enumerate(calls) if call.startswith("launch ")]
+    assert [calls[place - 1] for place in places] == ["attribute 6 1"] * 3
+    assert not [call for call in plain if call.startswith("attribute")]
+    bundle = write_bundle(tmp_path / "x", [(dependent(dense_launch()[0], "b", "b_scales"), dense_launch()[1])])
+    assert run(["emit-c", str(bundle), "-o", str(tmp_path / "y")]) == 0
+    header = " ".join((tmp_path / "y" / "nkc_kernels.h").read_text().split())
+    assert "launched dependent: b, b_scales may be read before the kernels ahead in the stream have ended" in header
+
+
+def test_c_for_hip_refuses_attributes_by_name(tmp_path, capsys) -> None:
+    launch, image = dense_launch(arch="gfx950")
+    bundle = write_bundle(tmp_path / "b", [(dependent(launch, "b"), image)])
+    assert run(["emit-c", str(bundle), "-o", str(tmp_path / "c")]) == 2
+    assert "`attributes.programmatic_dependent_launch`, which HIP does not have" in capsys.readouterr().err
 
 
 def test_an_object_on_disk_is_held_against_its_digest(program) -> None:

@@ -15,7 +15,7 @@ from nkc.runtime.dispatch import REGISTRY, State, explain_call
 from nkc.runtime.errors import BundleError, Violation
 from nkc.runtime.parity import Parity, parity
 
-from .support import Standin, dense_launch, write_bundle
+from .support import Standin, dense_launch, dependent, write_bundle
 
 torch = pytest.importorskip("torch")
 np = pytest.importorskip("numpy")
@@ -50,13 +50,13 @@ def hosted(cuda: Standin, out):
     """Use a bundle on the stand-in driver as the route of dense, on host tensors, and take it out again."""
     added = []
 
-    def start(*launches, meaning: dict = IDENTITY):
+    def start(*launches, meaning: dict = IDENTITY, constant: tuple[str, ...] = ()):
         write_bundle(out, list(launches) or [dense_launch()])
         _rewrite_contracts(out, meaning)
         driver = cuda_driver.open_device(0)
         driver.device = -1
         library = load(read(out), driver=driver)
-        added.extend(use(library))
+        added.extend(use(library, constant=constant))
         return library
 
     yield start
@@ -261,6 +261,32 @@ def test_the_bundle_serves_what_its_guards_and_meaning_allow(cuda: Standin, host
     assert explain_call(runtime.dense_fp8, **given).selected == "nkc"
     assert torch.isfinite(runtime.dense_fp8(**operands(m=3))).all()  # no kernel for three rows: the fallback
     assert len(cuda.launches()) == 1
+
+
+@pytest.mark.parametrize("constant", [(), ("b",), ("b", "b_scales")])
+def test_a_dependent_kernel_serves_a_caller_who_says_what_is_constant(cuda: Standin, hosted, constant) -> None:
+    """A call's `b` may have been written right before it; nobody but the caller knows that it is a weight."""
+    launch, image = dense_launch()
+    hosted((dependent(launch, "b", "b_scales"), image), constant=constant)
+    given = operands()
+    (decision,) = explain_call(runtime.dense_fp8, *given.values()).routes
+    cuda.reset()
+    runtime.dense_fp8(*given.values())
+    served = constant == ("b", "b_scales")
+    assert len(cuda.launches()) == served
+    for name in ("b", "b_scales"):
+        refused = f"the kernel may read `{name}` while it is written, unless use() is told that it is constant"
+        assert (refused in (decision.reason or "")) == (name not in constant)
+
+
+def test_of_two_kernels_that_serve_a_call_the_dependent_one_does(cuda: Standin, hosted) -> None:
+    plain, waiting = dense_launch(identity="plain"), dense_launch(identity="waiting")
+    hosted(plain, (dependent(waiting[0], "b"), waiting[1]), constant=("b",))
+    cuda.use_context()
+    cuda.reset()
+    runtime.dense_fp8(*operands().values())
+    cuda.lose_context()
+    assert [call.split()[0] for call in cuda.log()] == ["attribute", "launch"]
 
 
 def test_a_kernel_that_means_something_else_is_refused_though_its_guards_fit(cuda: Standin, hosted) -> None:
