@@ -187,7 +187,7 @@ def test_entries_are_paired_by_request_then_by_input(tmp_path: Path) -> None:
     assert (Part.SELECTION, "$.entries[new.json]", Change.ADDED) in found
     assert (Part.DIGESTS, "$.entries[moved.json].request", Change.CHANGED) in found
     assert (Part.DIGESTS, "$.entries[moved.json].sha256.kernel.hsaco", Change.CHANGED) in found
-    assert (Part.BINDINGS, "$.entries[renamed.json].bindings[renamed.json]", Change.ADDED) in found
+    assert (Part.BINDINGS, "$.entries[renamed.json].bindings[renamed.json].source", Change.CHANGED) in found
 
 
 def test_pairs_are_listed_by_request_and_one_input_pairs_once(tmp_path: Path) -> None:
