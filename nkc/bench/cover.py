@@ -12,7 +12,6 @@ from nkc.tactics.select import obstacles, select
 from nkc.tactics.tactic import Tactic
 from nkc.tactics.tuning import Row, Tuning
 
-
 FAR = 1.5
 """A tactic that was never timed is missed only where the rule puts it within this factor of the row's first."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nkc.ir.contract import Contract, dim_max, dim_min
 from nkc.ir.reader import parse_document
 from nkc.tactics.performance import Record, Route
+from nkc.tactics.tactic import DEPENDENT
 from nkc.tactics.tuning import Row, Table
 
 NEAR = 1.5
@@ -92,13 +93,18 @@ def _order(group: list[Measured]) -> tuple[str, ...]:
 
     A ratio is the time over the fastest one's in the same record; where a tactic was cut short, its first look counts.
     A contract whose rule does not admit a tactic says nothing of it. Kept is what is near the fastest in some record:
-    what wins under a strict rule may be far behind where a looser one admits more.
+    what wins under a strict rule may be far behind where a looser one admits more. A kernel that is also there with
+    dependent launch stands for both, by the faster one's time: a row ranks them alike.
     """
     ratios: dict[str, list[float]] = {}
     whole: set[str] = set()
     for record in (record for each in group for record in each.records):
-        times = {route.name: time for route in record.routes if (time := _time(route)) is not None}
-        whole.update(route.name for route in record.routes if _counts(route))
+        times: dict[str, float] = {}
+        for route in record.routes:
+            if (time := _time(route)) is not None:
+                name = route.name.removesuffix(DEPENDENT)
+                times[name] = min(time, times.get(name, time))
+        whole.update(route.name.removesuffix(DEPENDENT) for route in record.routes if _counts(route))
         least = min(times.values(), default=1.0)
         for name, time in times.items():
             ratios.setdefault(name, []).append(time / least)

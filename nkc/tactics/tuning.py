@@ -20,7 +20,7 @@ from nkc.ir.package import PACKAGE, file_sha256
 from nkc.tactics import performance
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.performance import Record
-from nkc.tactics.tactic import Tactic
+from nkc.tactics.tactic import DEPENDENT, Tactic
 
 TUNING_SCHEMA: Literal["nkc.tuning/1"] = "nkc.tuning/1"
 TUNING_FILE = "tuning.json"
@@ -194,10 +194,13 @@ class Tuning:
         return tuple(inside) if whole and meet else ()
 
     def timed(self, operation: str, row: Row) -> frozenset[str]:
-        """Return every route that the row's records looked at, however shortly."""
+        """Return every route that the row's records looked at, however shortly, without regard to dependent launch."""
         by_digest = self._by_digest(operation, row)
         return frozenset(
-            route.name for digest in row.records if digest in by_digest for route in by_digest[digest].routes
+            route.name.removesuffix(DEPENDENT)
+            for digest in row.records
+            if digest in by_digest
+            for route in by_digest[digest].routes
         )
 
     def why_stale(self, operation: str, row: Row) -> str | None:
@@ -207,7 +210,7 @@ class Tuning:
             record = by_digest.get(digest)
             if record is None:
                 return f"record {digest[:12]} is not there"
-            for tactic in row.order:
+            for tactic in (name for each in row.order for name in (each, f"{each}{DEPENDENT}")):
                 route = record.route(tactic)
                 if route is not None and route.code_digest != self.today(record, tactic):
                     return f"record {digest[:12]} timed another kernel of {tactic}"

@@ -55,6 +55,15 @@ def test_what_was_cut_short_or_is_red_is_in_no_order() -> None:
     assert rows(one)[0].order == (A,)
 
 
+def test_a_kernel_stands_for_itself_and_for_the_same_one_launched_dependent() -> None:
+    gemv = "sm_90.dense.fp8_gemv_r4_w8"
+    one = record(
+        contract({**SHAPE, "$.shape.m": 1}),
+        (route(gemv, 10.0, digest="a"), route(f"{gemv}_dependent", 7.0, digest="b"), route(A, 9.0, digest="c")),
+    )
+    assert rows(one)[0].order == (gemv, A)
+
+
 def test_a_fixed_m_stands_for_the_rows_down_to_the_next_smaller() -> None:
     found = rows(cell(16, a=1.0), cell(1, b=1.0), cell(64, c=1.0))
     assert [(row.m, row.order) for row in found] == [((0, 1), (B,)), ((2, 16), (A,)), ((17, 64), (C,))]
