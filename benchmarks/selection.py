@@ -75,7 +75,11 @@ def _document(draw: random.Random) -> dict[str, object]:
 def copies(tactics: Sequence["Tactic"], times: int) -> list["Tactic"]:
     """Return a catalogue so many times as large: the same data sheets under other names."""
     return [
-        dataclasses.replace(tactic, name=f"{tactic.name}_copy{copy}") for tactic in tactics for copy in range(times)
+        dataclasses.replace(
+            tactic, name=tactic.name.replace(tactic.independent_name, f"{tactic.independent_name}_copy{copy}")
+        )
+        for tactic in tactics
+        for copy in range(times)
     ]
 
 
