@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from nkc.ir import epilogues, targets
-from nkc.ir.contract import CONTRACT_SCHEMA, Contract, DType, Epilogue, Gate, Layout, NumericValue, TargetRef
+from nkc.ir.contract import CONTRACT_SCHEMA, Access, Contract, DType, Epilogue, Gate, Layout, NumericValue, TargetRef
 from nkc.ir.errors import ContractError
 from nkc.ir.operation import NumericRule, Operand, Operation
 from nkc.ir.reader import parse_document
@@ -70,7 +70,7 @@ def probes(operation: Operation, arch: str, variant: Variant) -> Iterator[Contra
             "numerics": numerics,
         }
         try:
-            yield parse_document(document)
+            yield _with_constant_inputs(parse_document(document), operation)
         except ContractError:
             continue
 
@@ -78,6 +78,14 @@ def probes(operation: Operation, arch: str, variant: Variant) -> Iterator[Contra
 def on_target(contract: Contract, arch: str) -> Contract:
     """Return the same contract for another chip; of what a contract says only the wave follows from the chip."""
     return msgspec.structs.replace(contract, target=TargetRef(arch=arch, wave=targets.get(arch).wave))
+
+
+def _with_constant_inputs(contract: Contract, operation: Operation) -> Contract:
+    """Return a contract that declares every input constant: that licenses more kernels, and forbids none."""
+    inputs = [argument for argument in operation.arguments(contract) if argument.access is Access.READ]
+    constant = tuple(sorted(argument.name for argument in inputs if argument.type.startswith("ptr<")))
+    properties = msgspec.structs.replace(contract.properties, constant=constant)
+    return msgspec.structs.replace(contract, properties=properties)
 
 
 def _scale(operand: Operand, layout: Layout) -> dict[str, object]:
