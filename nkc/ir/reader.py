@@ -214,10 +214,13 @@ def _dtypes(gather: Gather, raw: Json, operation: Operation) -> FrozenMap[str, D
 
 def _layouts(gather: Gather, raw: Json, operation: Operation, dtypes: Mapping[str, DType]) -> FrozenMap[str, Layout]:
     allowed = {operand.name: operand.layouts for operand in operation.present(dtypes)}
-    section = gather.object(raw, "$.layouts", required=allowed) or {}
+    absent = [operand.name for operand in operation.operands if operand.name not in allowed]
+    section = gather.object(raw, "$.layouts", required=allowed, optional=absent) or {}
     layouts = {}
     for name, value in section.items():
-        if name in allowed:
+        if name in absent:
+            gather.add(f"$.layouts.{name}", f"there is no `{name}` in $.dtypes", "give its dtype, or leave this out")
+        else:
             layout = gather.choice(value, f"$.layouts.{name}", Layout, allowed[name], noun="layout")
             if layout is not None:
                 layouts[name] = layout

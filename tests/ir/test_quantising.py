@@ -132,7 +132,14 @@ def test_a_contract_reads_back_as_itself(document) -> None:
         ),
         (
             edited(NORM, layouts__residual="row_major"),
-            ("$.layouts.residual: unknown key (known: out, weight, x)",),
+            ("$.layouts.residual: there is no `residual` in $.dtypes (give its dtype, or leave this out)",),
+        ),
+        (
+            edited(summed(NORM), dtypes__residual=None),
+            (
+                "$.layouts.residual: there is no `residual` in $.dtypes (give its dtype, or leave this out)",
+                "$.dtypes.residual: missing, but there is `residual_out` (give both or neither)",
+            ),
         ),
     ],
 )

@@ -79,7 +79,7 @@ too many rows: 17 dense_m0_64_n256_k512: a dim out of its range: `m`: wanted 64,
 negative rows: 17 dense_m0_64_n256_k512: a dim out of its range: `m`: wanted 0, got -1
 null: 11 dense_m0_64_n256_k512: a null pointer: `b`: wanted 1, got 0
 misaligned: 16 dense_m0_64_n256_k512: an address that is not aligned as promised: `a`: wanted 16, got 8
-aliased: 19 dense_m0_64_n256_k512: an output that overlaps another argument: `out`: wanted 268435456, got 268438000
+aliased: 19 dense_m0_64_n256_k512: an output that overlaps another argument: `out` at 0x100009f0 over one at 0x10000000
 touching: 0
 workspace: 18 dense_m0_64_n256_k512: a workspace for a kernel that needs none: `workspace`: wanted 0, got 1
 """
