@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from nkc.ir.contract import DType
-from nkc.ir.launch import DistinctGuard, Extent, Launch, RangeGuard, TensorGuard
+from nkc.ir.launch import DistinctGuard, Extent, Launch, LaunchAttributes, RangeGuard, TensorGuard
 from nkc.runtime import DriverError, load, native, read
 from nkc.runtime import cuda as cuda_driver
 from nkc.runtime import hip as hip_driver
@@ -101,7 +101,8 @@ def records(draw) -> tuple[Launch, bytes]:
         msgspec.structs.replace(each, dtype=next((g.dtype for g in guards if g_name(g) == each.name), each.dtype))
         for each in base.arguments
     )
-    launch = msgspec.structs.replace(base, guards=tuple(guards), arguments=arguments)
+    attributes = LaunchAttributes(programmatic_dependent_launch=draw(st.booleans()))
+    launch = msgspec.structs.replace(base, guards=tuple(guards), arguments=arguments, attributes=attributes)
     image = _image(launch)
     launch = msgspec.structs.replace(launch, sha256=hashlib.sha256(image).hexdigest())
     candidates = [guard for guard in guards if isinstance(guard, TensorGuard) and _can_be_mapped(guard)]
