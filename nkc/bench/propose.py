@@ -93,24 +93,20 @@ def _order(group: list[Measured]) -> tuple[str, ...]:
 
     A ratio is the time over the fastest one's in the same record; where a tactic was cut short, its first look counts.
     A contract whose rule does not admit a tactic says nothing of it. Kept is what is near the fastest in some record:
-    what wins under a strict rule may be far behind where a looser one admits more. A kernel that is also there with
-    dependent launch stands for both, by the faster one's time: a row ranks them alike.
+    what wins under a strict rule may be far behind where a looser one admits more. With dependent launch a kernel has a
+    place of its own, since other tiles win there; it goes first where nothing tells the two apart.
     """
     ratios: dict[str, list[float]] = {}
     whole: set[str] = set()
     for record in (record for each in group for record in each.records):
-        times: dict[str, float] = {}
-        for route in record.routes:
-            if (time := _time(route)) is not None:
-                name = route.name.removesuffix(DEPENDENT)
-                times[name] = min(time, times.get(name, time))
-        whole.update(route.name.removesuffix(DEPENDENT) for route in record.routes if _counts(route))
+        times = {route.name: time for route in record.routes if (time := _time(route)) is not None}
+        whole.update(route.name for route in record.routes if _counts(route))
         least = min(times.values(), default=1.0)
         for name, time in times.items():
             ratios.setdefault(name, []).append(time / least)
     means = {name: math.exp(sum(map(math.log, seen)) / len(seen)) for name, seen in ratios.items()}
     kept = [name for name, seen in ratios.items() if name in whole and min(seen) <= NEAR]
-    return tuple(sorted(kept, key=lambda name: (means[name], name)))
+    return tuple(sorted(kept, key=lambda name: (means[name], not name.endswith(DEPENDENT), name)))
 
 
 def _time(route: Route) -> float | None:

@@ -55,13 +55,18 @@ def test_what_was_cut_short_or_is_red_is_in_no_order() -> None:
     assert rows(one)[0].order == (A,)
 
 
-def test_a_kernel_stands_for_itself_and_for_the_same_one_launched_dependent() -> None:
+def test_with_dependent_launch_a_kernel_has_a_place_of_its_own_and_the_first_of_two_alike() -> None:
+    """The fastest tile with dependent launch need not be the fastest without; a contract takes what it licenses."""
     gemv = "sm_90.dense.fp8_gemv_r4_w8"
     one = record(
         contract({**SHAPE, "$.shape.m": 1}),
         (route(gemv, 10.0, digest="a"), route(f"{gemv}_dependent", 7.0, digest="b"), route(A, 9.0, digest="c")),
     )
-    assert rows(one)[0].order == (gemv, A)
+    assert rows(one)[0].order == (f"{gemv}_dependent", A, gemv)
+    alone = record(contract({**SHAPE, "$.shape.m": 1}), (route(gemv, 10.0, digest="a"),))
+    constant = {"$.shape.m": 1, "$.properties.constant": ["b", "b_scales"]}
+    waiting = record(contract({**SHAPE, **constant}), (route(f"{gemv}_dependent", 7.0, digest="b"),))
+    assert rows(alone, waiting)[0].order == (f"{gemv}_dependent", gemv)
 
 
 def test_a_fixed_m_stands_for_the_rows_down_to_the_next_smaller() -> None:
