@@ -1,68 +1,32 @@
 """The one kernel of group_quant: rules, layouts and dtypes are placed from the contract; tactics differ in geometry."""
 
 from collections.abc import Mapping
-from functools import partial
-from typing import NamedTuple
 
-from nkc.ir.contract import Contract, Schedule
+from nkc.ir.contract import Contract
 from nkc.ir.quantising import GROUP
 from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.predicate import one_of
-from nkc.tactics.quantising.constants import DECIDING_FILES, lower, run_constants, run_workgroups
+from nkc.tactics.quantising.constants import run_constants
 from nkc.tactics.quantising.proofs import M_MAJOR, M_MAJOR_PADDED, ROW_MAJOR, proof, rules, up_to
-from nkc.tactics.quantising.requirements import few_rows, quantised, tensors
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
-
-
-class Row(NamedTuple):
-    """One geometry. run: groups of 128 that a workgroup takes. max_m None: for any number of rows."""
-
-    rank: int
-    run: int
-    waves: int
-    max_m: int | None
-    note: str
+from nkc.tactics.quantising.run import Row, run_tactic
+from nkc.tactics.tactic import Tactic
 
 
 def tactic(
     target: str, row: Row, *, offsets: OffsetUnit, options: Mapping[str, int | bool | str], range_bits: int | None
 ) -> Tactic:
     """Return the tactic of one row."""
-    geometry = f"run{row.run}_w{row.waves}"
-    return Tactic(
-        name=f"{target}.group_quant.groups_{geometry}",
-        operation="group_quant",
-        target=target,
-        rank=row.rank,
-        requires=(
-            one_of("$.dtypes.x", "bf16", "fp32"),
-            *quantised(offsets),
-            *tensors("group_quant", offsets),
-            *few_rows(row.max_m),
-        ),
-        guarantees=Guarantees(deterministic=True, graph_capture=True),
-        schedule=Schedule(waves=row.waves),
-        geometry=geometry,
-        lower=partial(_lower, run=row.run),
-        kernel=Kernel(
-            template="triton/group_quant.py.j2",
-            constants=partial(_constants, run=row.run),
-            options={"enable_fp_fusion": False, "num_warps": row.waves, **options},
-            pattern=CodePattern(matrix=(), at_least=0),
-            pointer_range_bits=range_bits,
-            decided_by=DECIDING_FILES,
-        ),
-        proofs=partial(proofs, run=row.run),
-        note=row.note,
+    return run_tactic(
+        "group_quant",
+        target,
+        row,
+        first=(one_of("$.dtypes.x", "bf16", "fp32"),),
+        constants=run_constants,
+        proofs=proofs,
+        offsets=offsets,
+        options=options,
+        range_bits=range_bits,
     )
-
-
-def _lower(contract: Contract, tactic: Tactic, *, run: int) -> Contract:
-    return lower(contract, tactic, run_workgroups(contract, run))
-
-
-def _constants(contract: Contract, tactic: Tactic, *, run: int) -> Mapping[str, object]:
-    return run_constants(contract, tactic, run)
 
 
 def proofs(tactic: Tactic, *, run: int) -> tuple[Contract, ...]:

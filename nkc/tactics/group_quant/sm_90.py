@@ -1,7 +1,8 @@
 """group_quant on sm_90 by Triton: 16 elements a thread, so that codes are stored in 16-byte accesses too."""
 
 from nkc.tactics.addressing import OffsetUnit
-from nkc.tactics.group_quant.kernel import Row, tactic
+from nkc.tactics.group_quant.kernel import tactic
+from nkc.tactics.quantising.run import Row
 
 ROWS = (
     Row(10, 8, 4, 64, "eight elements a thread: enough workgroups for few rows"),

@@ -21,6 +21,7 @@ DECIDING_FILES = (
     "nkc/ir/quantising.py",
     "nkc/tactics/quantising/constants.py",
     "nkc/tactics/quantising/proofs.py",
+    "nkc/tactics/quantising/run.py",
 )
 """What decides a quantising kernel's text beside its own operation and folder."""
 

@@ -4,7 +4,8 @@ Ranks follow the bytes in flight, not a measurement: nobody has run these on the
 """
 
 from nkc.tactics.addressing import OffsetUnit
-from nkc.tactics.silu_mul_quant.kernel import Row, tactic
+from nkc.tactics.quantising.run import Row
+from nkc.tactics.silu_mul_quant.kernel import tactic
 
 ROWS = (
     Row(10, 8, 1, 64, "one wave, eight groups: enough workgroups for few rows"),

@@ -1,7 +1,8 @@
 """silu_mul_quant on sm_90 by Triton: gate, up and codes in 16-byte accesses."""
 
 from nkc.tactics.addressing import OffsetUnit
-from nkc.tactics.silu_mul_quant.kernel import Row, tactic
+from nkc.tactics.quantising.run import Row
+from nkc.tactics.silu_mul_quant.kernel import tactic
 
 ROWS = (
     Row(10, 8, 4, 64, "eight results a thread: enough workgroups for few rows"),
