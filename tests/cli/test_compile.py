@@ -163,6 +163,27 @@ def test_a_fallback_is_one_line_and_no_failure(tmp_path) -> None:
     assert (entry.id, entry.tactic, entry.object, entry.launch) == (None, None, None, None)
 
 
+def test_a_large_build_ends_with_a_tally(tmp_path) -> None:
+    falling, unserved = [], []
+    for m in range(1, 8):
+        edited = json.loads(SHUFFLED.read_text())
+        edited["shape"]["m"] = m
+        falling.append(tmp_path / f"falls{m}.json")
+        falling[-1].write_text(json.dumps(edited))
+    for m in (8, 9):
+        del edited["fallback"]
+        edited["shape"]["m"] = m
+        unserved.append(tmp_path / f"unserved{m}.json")
+        unserved[-1].write_text(json.dumps(edited))
+        edited["fallback"] = "x"
+    done = nkc("compile", *falling, *unserved, "-o", tmp_path / "out")
+    assert done.code == 3
+    assert done.errors[-1] == "9 contracts: 0 optimized, 7 fallback, 2 unsupported, 0 errors"
+    assert len(done.errors) == 10
+    done = nkc("compile", *falling, "-o", tmp_path / "out")
+    assert (done.code, len(done.errors)) == (0, 7), "a small build has nothing to sum up"
+
+
 def test_require_optimized_makes_a_fallback_a_failure(tmp_path) -> None:
     done = nkc(*ALLOW, "--require", "optimized", SHUFFLED, GFX950, "-o", tmp_path / "k")
     assert (done.code, len(done.errors)) == (3, 1)
