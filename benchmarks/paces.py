@@ -3,8 +3,9 @@
 python benchmarks/paces.py [--write] [MEASUREMENTS...]
 
 Each family of kernels gets its own figures: the least mean of |log ratio| and its square over all tactics and cells
-measured, found by a seeded search, so that equal records give equal figures. Committed records speak, and files of
-measurements that are named beside them; of several times of one kernel the last counts.
+measured, what is far from a cell's fastest counting less, found by a seeded search, so that equal records give equal
+figures. Committed records speak, and files of measurements that are named beside them; of several times of one kernel
+the last counts.
 
 The table: the time of what the rule would pick over the fastest that was measured, geometric mean by rows and the worst
 cell; the same for the catalogue's ranks. `left out`: the cell's own shape was no part of the fit.
@@ -26,15 +27,15 @@ START = {"launch": 3000.0, "block": 200.0, "block_element": 0.01, "element": 0.0
 START |= {"edge": 0.5, "absent_row": 1.0, "part": 300.0}
 FIGURES = tuple(START)
 STEPS = 1500
-RESTARTS = 2
+RESTARTS = 3
 READ_GBS = 4200.0
 """What a kernel reaches of the 4.5 TB/s that reading alone does."""
 SMALL_ROWS = 64
 """From this tile on Triton takes wgmma: other instructions, other figures."""
 
-Cell = tuple[int, int, int]
+Cell = tuple[int, int, int, str]
 Seen = dict[Cell, dict[str, tuple["Work", float]]]
-"""Of each cell (m, n, k): tactic to its work and its nanoseconds."""
+"""Of each cell (m, n, k, type of the operands): tactic to its work and its nanoseconds."""
 
 
 def seen(found: Iterable["Measurements"], tactics: Mapping[str, "Tactic"]) -> Seen:
@@ -47,7 +48,7 @@ def seen(found: Iterable["Measurements"], tactics: Mapping[str, "Tactic"]) -> Se
         contract = parse_document(record.contract, record.cell)
         if contract.operation != "dense" or record.dims:
             continue
-        cell = contract.exact("m"), contract.exact("n"), contract.exact("k")
+        cell = contract.exact("m"), contract.exact("n"), contract.exact("k"), str(contract.dtypes["a"])
         for route in record.routes:
             us = route.quick_us if route.latency is None else route.latency.median_us
             tactic = tactics.get(route.name)
@@ -64,22 +65,29 @@ def family_of(tactic: "Tactic") -> tuple[str, int]:
 
 
 def fit(times: Seen, tactics: Mapping[str, "Tactic"]) -> tuple["Pace", ...]:
-    """Return the figures of every family, then those of its target for families that have none: the fastest one's."""
+    """Return the figures of every family, then those of its target for families that have none.
+
+    Such a family is new: it gets the figures of the one that was the fastest in the most cells.
+    """
     import msgspec
 
-    samples: dict[tuple[str, int], list[tuple[Work, float]]] = {}
+    samples: dict[tuple[str, int], list[tuple[Work, float, float]]] = {}
+    wins: dict[tuple[str, int], int] = {}
     for by_name in times.values():
-        for name, sample in by_name.items():
-            samples.setdefault(family_of(tactics[name]), []).append(sample)
+        first = min(by_name, key=lambda name: (by_name[name][1], name))
+        wins[family_of(tactics[first])] = wins.get(family_of(tactics[first]), 0) + 1
+        for name, (work, ns) in by_name.items():
+            weight = (by_name[first][1] / ns) ** 2
+            samples.setdefault(family_of(tactics[name]), []).append((work, ns, weight))
     paces = {family: _fit(*family, known) for family, known in sorted(samples.items())}
     for target in sorted({tactics[name].target for by_name in times.values() for name in by_name}):
-        own = [pace for (family, rows), pace in paces.items() if family.startswith(target) and rows == SMALL_ROWS]
-        least = min(own, key=lambda pace: pace.element)
-        paces[f"{target}.dense", 0] = msgspec.structs.replace(least, family=f"{target}.dense", rows_from=0)
+        own = [family for family in wins if family[0].startswith(target)]
+        most = paces[max(own, key=lambda family: (wins[family], family))]
+        paces[f"{target}.dense", 0] = msgspec.structs.replace(most, family=f"{target}.dense", rows_from=0)
     return tuple(paces.values())
 
 
-def _fit(family: str, rows_from: int, samples: list[tuple["Work", float]]) -> "Pace":
+def _fit(family: str, rows_from: int, samples: list[tuple["Work", float, float]]) -> "Pace":
     from nkc.tactics.dense.wave import Pace, nanoseconds
 
     draw = random.Random(f"{family} {rows_from}")
@@ -90,8 +98,8 @@ def _fit(family: str, rows_from: int, samples: list[tuple["Work", float]]) -> "P
 
     def loss(logs: list[float]) -> float:
         one = pace(logs)
-        errors = [abs(math.log(nanoseconds(work, one, READ_GBS) / ns)) for work, ns in samples]
-        return sum(error + error * error for error in errors) / len(errors)
+        errors = [(abs(math.log(nanoseconds(work, one, READ_GBS) / ns)), weight) for work, ns, weight in samples]
+        return sum(weight * (error + error * error) for error, weight in errors) / len(errors)
 
     best: tuple[float, list[float]] | None = None
     for restart in range(RESTARTS):
@@ -138,9 +146,9 @@ def left_out(times: Seen, tactics: Mapping[str, "Tactic"], source: str) -> dict[
     from nkc.tactics.dense.wave import Paces
 
     found = {}
-    for shape in sorted({cell[1:] for cell in times}):
-        others = {cell: by_name for cell, by_name in times.items() if cell[1:] != shape}
-        own = {cell: by_name for cell, by_name in times.items() if cell[1:] == shape}
+    for shape in sorted({cell[1:3] for cell in times}):
+        others = {cell: by_name for cell, by_name in times.items() if cell[1:3] != shape}
+        own = {cell: by_name for cell, by_name in times.items() if cell[1:3] == shape}
         paces = Paces(source=source, read_gbs=READ_GBS, paces=fit(others, tactics))
         found.update({cell: rule for cell, (rule, _) in losses(own, tactics, paces).items()})
     return found

@@ -43,6 +43,12 @@ def test_a_split_makes_more_pieces_of_fewer_blocks() -> None:
     assert parts.waits <= parts.rounds == 2
 
 
+@pytest.mark.parametrize(("name", "blocks"), [("r8_w1", 4), ("r4_w3", 12), ("r4_w8", 32)])
+def test_waves_that_share_k_wait_for_the_last_of_them(name, blocks) -> None:
+    """512 elements are one load of one wave: the others of a workgroup have nothing to do."""
+    assert wave.work_of(of(1, k=512), DENSE[f"sm_90.dense.fp8_gemv_{name}"]).blocks == blocks
+
+
 def test_one_tile_more_than_the_units_is_a_second_round() -> None:
     units = targets.get("sm_90").compute_units
     works = [wave.work_of(of(64, n=64 * tiles), SMALL) for tiles in (units, units + 1)]
@@ -107,9 +113,9 @@ def test_a_target_has_the_rule_for_all_of_its_tactics_or_for_none(target) -> Non
     assert len(told) == 1
 
 
-MOST_LOSS = 1.06
+MOST_LOSS = 1.05
 """Geometric mean over all recorded cells of the time of the rule's choice over the fastest that was measured."""
-MOST_LOSS_OF_A_CELL = 1.6
+MOST_LOSS_OF_A_CELL = 1.5
 
 
 def test_on_recorded_cells_the_rule_costs_little() -> None:

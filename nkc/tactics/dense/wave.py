@@ -27,6 +27,7 @@ PACES_FILE = Path(__file__).with_name("paces.json")
 BLOCK_BYTES = 128
 """Of k: what a step of every pace covers."""
 
+_LANE_BYTES = 16  # one load of a lane
 _REGISTERS_BESIDE_SUMS = 48
 _MAX_REGISTERS = 255
 _UNIT_THREADS = 2048
@@ -40,7 +41,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tile that the figures hold for. launch: before and after all blocks. block: the wait of a piece for a block of k
     that no other piece covers. block_element: more of it for each result of the tile that four waves share. element,
     edge: what a unit takes for a block, by results of the tile and by rows and columns that are loaded. absent_row: for
-    each row of the tile that the contract does not have. part: for each part of a split along k.
+    each row of the tile that the contract does not have, once all units ask for the same last one. part: for each part
+    of a split along k.
     """
 
     family: str
@@ -134,6 +136,7 @@ def work_of(contract: Contract, tactic: Tactic) -> Work:
     waves = tactic.schedule.waves
     assert waves is not None
     target = targets.get(contract.target.arch)
+    step = waves * target.wave * _LANE_BYTES if tile_m == 1 else BLOCK_BYTES  # waves that share k end together
     return Work(
         tile_m=tile_m,
         tile_n=tile_n,
@@ -142,7 +145,7 @@ def work_of(contract: Contract, tactic: Tactic) -> Work:
         pieces=m_tiles * n_tiles * parts,
         units=target.compute_units,
         resident=_resident(tactic, threads=waves * target.wave),
-        blocks=ceil_div(ceil_div(k * dtypes["a"].size_bytes, BLOCK_BYTES), parts),
+        blocks=ceil_div(ceil_div(k * dtypes["a"].size_bytes, step) * step // BLOCK_BYTES, parts),
         absent_rows=tile_m - m / max(m_tiles, 1),
         bytes=m * k * dtypes["a"].size_bytes + n * k * dtypes["b"].size_bytes + m * n * dtypes["out"].size_bytes,
     )
@@ -167,7 +170,7 @@ def _resident(tactic: Tactic, *, threads: int) -> int:
 def nanoseconds(work: Work, pace: Pace, read_gbs: float) -> float:
     """Return the time of some work at a pace."""
     results = work.tile_m * work.tile_n
-    absent = pace.absent_row * work.absent_rows
+    absent = pace.absent_row * work.absent_rows * min(1.0, work.pieces / work.units)  # all ask for one row at once
     waited = pace.block + pace.block_element * results * 4 / work.waves + absent
     worked = pace.element * results + pace.edge * (work.tile_m + work.tile_n) + absent
     units = work.blocks * max(waited * work.waits, worked * work.rounds)
