@@ -70,7 +70,10 @@ def test_the_grid_covers_every_tile_at_the_largest_m(tactic: Tactic) -> None:
         tile_m, tile_n, _ = tactic.schedule.tile
         m_tiles, n_tiles = -(-dim_max(proof.shape["m"]) // tile_m), -(-proof.exact("n") // tile_n)
         workgroups = m_tiles * n_tiles * (tactic.schedule.split_k or 1)
-        if tactic.family == "sm_90.dense.fp8_tma":  # persistent, in pairs where two share a tile of A
+        if tactic.family in (
+            "sm_90.dense.fp8_tma",
+            "sm_90.dense.fp8_f16",
+        ):  # persistent, in pairs where two share a tile of A
             pair = 2 if tactic.name.endswith("_pair") else 1
             units = targets.get(tactic.target).compute_units
             workgroups = pair * min(m_tiles * -(-n_tiles // pair), units // pair)
@@ -78,7 +81,9 @@ def test_the_grid_covers_every_tile_at_the_largest_m(tactic: Tactic) -> None:
         assert lowered.launch.block == ((tactic.schedule.waves or 0) * proof.target.wave, 1, 1)
         assert lowered.schedule == tactic.schedule
         assert lowered.workspace is not None
-        assert bool(lowered.workspace.bytes) == ((tactic.schedule.split_k or 1) > 1)
+        clusters = ("sm_90.dense.fp8_wave", "sm_90.dense.fp8_skinny", "sm_90.dense.fp8_f16_few")
+        through_memory = tactic.family not in clusters
+        assert bool(lowered.workspace.bytes) == (through_memory and (tactic.schedule.split_k or 1) > 1)
         names = [argument.name for argument in lowered.arguments or ()]
         assert len(set(names)) == len(names)
         assert ("m" in names) == isinstance(proof.shape["m"], Bounded)
@@ -117,7 +122,8 @@ def _limit(tactic: Tactic, kind: type[p.AtMost] | type[p.AtLeast], field: str, o
 def _beyond_int32(tactic: Tactic, predicate: addressing.OffsetsFitInt32, contract: Contract) -> Contract:
     """Return a contract in which this operand alone is too large, as far as the tactic's other limits allow it."""
     assert tactic.schedule.tile is not None
-    tile_k = tactic.schedule.tile[2]
+    steps_k = [one.divisor for one in tactic.requires if isinstance(one, p.MultipleOf) and one.field == "$.shape.k"]
+    tile_k = max(tactic.schedule.tile[2], *steps_k)
     least_k = _limit(tactic, p.AtLeast, "$.shape.k", tile_k)
     most_m = _limit(tactic, p.AtMost, "$.shape.m", 1 << 16)
     steps = [one.divisor for one in tactic.requires if isinstance(one, p.MultipleOf) and one.field == "$.shape.n"]
@@ -151,7 +157,8 @@ def near_miss(tactic: Tactic, predicate: Predicate, contract: Contract, chip: Ch
             assert isinstance(old, int)
             return put(contract, field, old + 1)
         case p.AtMost(field=field, limit=limit):
-            return put(contract, field, limit + 1)
+            assert tactic.schedule.tile is not None
+            return put(contract, field, limit + (tactic.schedule.tile[2] if field == "$.shape.k" else 1))
         case p.AtLeast(field=field, limit=limit):
             assert tactic.schedule.tile is not None
             return put(contract, field, limit - tactic.schedule.tile[2])

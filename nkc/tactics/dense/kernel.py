@@ -19,7 +19,7 @@ def fp8_constants(contract: Contract, tactic: Tactic, *, convert: str = "") -> M
     _, tile_n, tile_k = tile_of(tactic)
     n, k = contract.exact("n"), contract.exact("k")
     block_n, block_k = contract.scales["b"].block
-    row_stride, block_stride = _scale_strides(contract)
+    row_stride, block_stride = scale_strides(contract)
     return {
         **_common(contract, tactic, part_columns=min(tile_n, block_n)),
         "scale_block_n": block_n,
@@ -97,7 +97,7 @@ def _rows(contract: Contract) -> str:
     return "m" if isinstance(m, Bounded) else str(m)
 
 
-def _scale_strides(contract: Contract) -> tuple[str, str]:
+def scale_strides(contract: Contract) -> tuple[str, str]:
     """Return the strides of the activation scales (elements) along rows and along k blocks, as expressions."""
     scale = contract.scales["a"]
     if scale.layout is Layout.ROW_MAJOR:

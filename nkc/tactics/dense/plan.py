@@ -53,18 +53,25 @@ def workspace(contract: Contract, tactic: Tactic) -> Workspace:
     return Workspace(bytes=size, alignment=WORKSPACE_ALIGNMENT, init=WorkspaceInit.ZERO)
 
 
-def lower_persistent(contract: Contract, tactic: Tactic, *, cluster: int) -> Contract:
+def lower_persistent(contract: Contract, tactic: Tactic, *, cluster: tuple[int, int] = (1, 1)) -> Contract:
     """Fill in what the contract leaves open for workgroups that walk over tiles: one a compute unit, or fewer tiles.
 
-    cluster: workgroups, neighbours along n, that share a row of tiles; the grid is whole clusters.
+    cluster: workgroups, neighbours along m and along n, that share operands; the grid is whole clusters.
     """
-    m_tiles, n_tiles = tiles(contract, tactic)
+    (m_tiles, n_tiles), (rows, columns) = tiles(contract, tactic), cluster
     units = targets.get(contract.target.arch).compute_units
-    walkers = min(m_tiles * ceil_div(n_tiles, cluster), units // cluster)
+    walkers = min(ceil_div(m_tiles, rows) * ceil_div(n_tiles, columns), units // (rows * columns))
     lowered = lower(contract, tactic)
     assert lowered.launch is not None
-    launch = msgspec.structs.replace(lowered.launch, grid=(walkers * cluster, 1, 1))
+    launch = msgspec.structs.replace(lowered.launch, grid=(walkers * rows * columns, 1, 1))
     return msgspec.structs.replace(lowered, launch=launch)
+
+
+def lower_cluster(contract: Contract, tactic: Tactic) -> Contract:
+    """Fill in what the contract leaves open where the workgroups of a cluster share k: neighbours, and no workspace."""
+    none = Workspace(bytes=0, alignment=WORKSPACE_ALIGNMENT)
+    lowered = msgspec.structs.replace(lower(contract, tactic), workspace=none)
+    return msgspec.structs.replace(lowered, arguments=operations.get("dense").arguments(lowered))
 
 
 def lower(contract: Contract, tactic: Tactic) -> Contract:

@@ -10,19 +10,18 @@ from math import gcd
 from typing import Literal, NamedTuple
 
 from nkc.ir import operations, targets
-from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout
+from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType
 from nkc.ir.launch import TensorMap
-from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, ScalesPitch, offsets_fit_int32
+from nkc.tactics.addressing import OffsetUnit, offsets_fit_int32
 from nkc.tactics.dense import cuda, wave
 from nkc.tactics.dense.kernel import GROUP_M, symbol
 from nkc.tactics.dense.plan import ceil_div, lower_persistent, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import tma_proofs
-from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
-from nkc.tactics.hardware import LdsFits, TargetHas
-from nkc.tactics.predicate import Predicate, Serves, dtypes, equals, multiple_of, one_of
+from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tiled_requirements
+from nkc.tactics.hardware import LdsFits
+from nkc.tactics.predicate import Predicate, Serves
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
 
-BLOCK_K = 128
 GROUP_ROWS = 64
 """Rows that a warpgroup multiplies at once."""
 
@@ -35,8 +34,7 @@ _SWIZZLES: dict[int, Literal[32, 64, 128]] = {16: 32, 32: 64, 64: 128}
 class Row(NamedTuple):
     """One tile. cluster: CTAs that share a tile of A. ahead: products of the next block run under a promotion.
 
-    Ranks follow an H200 (eleven shapes; 128, 512 and 4096 rows): above 256 rows 128x128 was the fastest most often.
-    Which tile fills whole waves decides, and a tuning row knows that. Up to 256 rows Triton's small tiles come first.
+    Ranks are those of tiles without an estimate; which tile fills whole rounds decides, and `wave` tells that.
     """
 
     rank: int
@@ -52,6 +50,7 @@ ROWS = (
     Row(64, 256, 128, cluster=2),
     Row(65, 128, 160),
     Row(66, 128, 64, ahead=True),
+    Row(67, 128, 96, ahead=True),
 )
 
 
@@ -86,8 +85,9 @@ def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str,
     maps = {
         "a": TensorMap(box=(row.tile_m // row.cluster, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
         "b": TensorMap(box=(row.tile_n, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
-        "a_scales": TensorMap(box=(row.tile_m, 1), swizzle_bytes=0),
     }
+    if scales_by_tma(contract):
+        maps["a_scales"] = TensorMap(box=(row.tile_m, 1), swizzle_bytes=0)
     if contract.dtypes["out"] is DType.BF16:
         piece = _piece(row)
         maps["out"] = TensorMap(box=(GROUP_ROWS, piece), swizzle_bytes=_SWIZZLES[piece])
@@ -101,14 +101,14 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
     tile_m, tile_n, _ = tile_of(tactic)
     n, m = contract.exact("n"), contract.shape["m"]
     stages, groups, piece = _stages(row), _groups(row), _piece(row)
-    _, n_tiles = tiles(contract, tactic)
+    m_tiles, n_tiles = tiles(contract, tactic)
     sums = tile_n // 2
     two = BLOCK_K % tile_n != 0 and tile_n % BLOCK_K != 0
     scale_width = gcd(tile_n, BLOCK_K) if two else tile_n
     at_b = stages * tile_m * BLOCK_K
     at_pieces = at_b + stages * tile_n * BLOCK_K
     at_scales = at_pieces + tile_m * tile_n * _RESULT_BYTES
-    maps = tensor_maps(contract, tactic, row=row)
+    maps, by_tma = tensor_maps(contract, tactic, row=row), scales_by_tma(contract)
     return {
         "symbol": symbol(contract, tactic),
         "parameters": cuda.parameters(contract, tactic),
@@ -124,8 +124,10 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "cluster": row.cluster,
         "walkers": contract.launch.grid[0] // row.cluster,
         "column_tiles": ceil_div(n_tiles, row.cluster),
+        "streamed": m_tiles == 1,
         "group_m": GROUP_M,
         "k_blocks": contract.exact("k") // BLOCK_K,
+        "filled": min(stages, contract.exact("k") // BLOCK_K),
         "last_scale_row": ceil_div(n, BLOCK_K) - 1,
         "ahead": row.ahead,
         "two_scale_rows": two,
@@ -138,7 +140,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "keep": sums + 2,
         "a_bytes": tile_m * BLOCK_K,
         "b_bytes": tile_n * BLOCK_K,
-        "stage_bytes": _stage_bytes(row),
+        "stage_bytes": _stage_bytes(row) - (0 if by_tma else tile_m * DType.FP32.size_bytes),
         "releases": 4 * groups * row.cluster,
         "at_b": at_b,
         "at_pieces": at_pieces,
@@ -148,32 +150,18 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "pieces": tile_n // piece,
         "pieces_bytes": tile_m // groups * tile_n * _RESULT_BYTES,
         "swizzle_rows": _MAX_PIECE // piece,
+        **activation_scales(contract),
         **cuda.finish(contract, column="column"),
     }
 
 
 def _requires(row: Row) -> tuple[Predicate, ...]:
-    dense = operations.get("dense")
     return (
-        TargetHas("ocp_fp8", "$.dtypes.a"),
-        *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
-        equals("$.scales.a.block", (1, BLOCK_K)),
-        equals("$.scales.b.block", (128, BLOCK_K)),
-        equals("$.scales.a.layout", Layout.M_MAJOR),
-        equals("$.scales.b.layout", Layout.ROW_MAJOR),
-        ScalesPitch("a", 4, why="TMA wants 16 bytes between rows of scales"),
-        multiple_of("$.shape.k", BLOCK_K, why="a stage is one scale block along k"),
-        multiple_of("$.shape.n", 8, why="TMA wants 16 bytes between rows of results"),
-        equals("$.layouts.a", Layout.ROW_MAJOR),
-        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
-        equals("$.layouts.out", Layout.ROW_MAJOR),
-        one_of("$.epilogue.kind", "identity", "bias"),
+        *tiled_requirements(),
         Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
         Serves("$.numerics.combine", Combine.ASCENDING),
-        *(offsets_fit_int32(dense.operand(name), OffsetUnit.ELEMENTS) for name in ("a", "b", "out")),
-        ScaleOffsetsFitInt32("a", OffsetUnit.ELEMENTS),
+        *(offsets_fit_int32(operations.get("dense").operand(name), OffsetUnit.ELEMENTS) for name in ("a", "b", "out")),
         LdsFits(_lds_bytes(row)),
-        *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS if pointer not in ("bias", "workspace")),
     )
 
 
@@ -193,7 +181,7 @@ def _tactic(row: Row) -> Tactic:
             graph_capture=True,
         ),
         schedule=schedule((row.tile_m, row.tile_n, BLOCK_K), waves=4 * (1 + _groups(row)), stages=stages),
-        lower=partial(lower_persistent, cluster=row.cluster),
+        lower=partial(lower_persistent, cluster=(1, row.cluster)),
         kernel=Kernel(
             template="cuda/dense_fp8_tma.cu.j2",
             constants=partial(constants, row=row),

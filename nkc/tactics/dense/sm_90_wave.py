@@ -1,0 +1,241 @@
+"""dense on sm_90 for a few score rows: one tile a CTA, and where units would idle, k split over a cluster of them.
+
+What bounds such a kernel is what a unit takes in: (tile_m + tile_n) bytes for each element of k. A split along k gives
+wider tiles to as many units, so that activations are read again less often than by narrow tiles; the parts are added
+through distributed shared memory, in ascending order, within the one launch.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from math import gcd
+from typing import NamedTuple
+
+from nkc.ir import operations, targets
+from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType
+from nkc.ir.launch import TensorMap
+from nkc.tactics.addressing import OffsetUnit, offsets_fit_int32
+from nkc.tactics.dense import cuda, wave
+from nkc.tactics.dense.kernel import symbol
+from nkc.tactics.dense.plan import ceil_div, lower_cluster, schedule, tile_of, tiles
+from nkc.tactics.dense.proofs import cluster_proofs
+from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tiled_requirements
+from nkc.tactics.hardware import LdsFits
+from nkc.tactics.predicate import AtLeast, Predicate, Serves, at_most
+from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+
+_BARRIER_BYTES = 8
+_RESERVED_BYTES = 1024  # of shared memory, for each CTA of a unit, by the system
+_MAX_STAGES = 16
+
+
+class Row(NamedTuple):
+    """One tile. split: parts of k. ctas: of a unit, for its shared memory and registers.
+
+    A tile of 128 rows has two warpgroups.
+    """
+
+    rank: int
+    tile_m: int
+    tile_n: int
+    split: int
+    ctas: int = 1
+
+    @property
+    def groups(self) -> int:
+        """Warpgroups that multiply, 64 rows each."""
+        return self.tile_m // 64
+
+    @property
+    def fewer_registers(self) -> bool:
+        """Whether the warps that do not multiply leave their registers to those that do."""
+        return self.groups == 2 and self.tile_n > 64
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the products of the next block run under a promotion."""
+        return self.tile_n <= (128 if self.fewer_registers or self.ctas == 1 else 64)
+
+    @property
+    def detail(self) -> str:
+        """What a name says beside the tile."""
+        split, ctas = f"_k{self.split}" * (self.split > 1), f"_o{self.ctas}" * (self.ctas > 1)
+        return f"s{self.stages}{split}{ctas}"
+
+    @property
+    def threads(self) -> int:
+        """Those that multiply, and a warp, or a warpgroup where registers are passed on."""
+        return 128 * self.groups + (128 if self.fewer_registers else 32)
+
+    @property
+    def stage_bytes(self) -> int:
+        """A tile of A, one of B, and a scale for each row."""
+        return (self.tile_m + self.tile_n) * BLOCK_K + self.tile_m * DType.FP32.size_bytes
+
+    @property
+    def sums_bytes(self) -> int:
+        """The slices of all parts; none without a split."""
+        return self.tile_m * self.tile_n * DType.FP32.size_bytes if self.split > 1 else 0
+
+    @property
+    def apart(self) -> bool:
+        """Whether slices have their own place, and not that of the stages."""
+        return self.ctas == 1
+
+    @property
+    def stages(self) -> int:
+        """As many as fit where a unit has so many CTAs."""
+        limit = targets.get("sm_90").lds_bytes
+        room = (limit + _RESERVED_BYTES) // self.ctas - _RESERVED_BYTES - _BARRIER_BYTES - self.apart * self.sums_bytes
+        return min(room // (self.stage_bytes + 2 * _BARRIER_BYTES), _MAX_STAGES)
+
+    @property
+    def lds_bytes(self) -> int:
+        """Stages with two barriers each, slices, and one barrier for them."""
+        stages = self.stages * (self.stage_bytes + 2 * _BARRIER_BYTES)
+        return stages + _BARRIER_BYTES + self.apart * self.sums_bytes
+
+
+ROWS = tuple(
+    Row(62, tile_m, tile_n, split, ctas)
+    for tile_m, tile_n, split, ctas in (
+        (64, 32, 1, 2),
+        (64, 32, 2, 1),
+        (64, 32, 4, 1),
+        (64, 64, 1, 2),
+        (64, 64, 1, 3),
+        (64, 64, 2, 2),
+        (64, 128, 1, 2),
+        (128, 32, 1, 1),
+        (128, 32, 2, 1),
+        (128, 32, 4, 1),
+        (128, 64, 1, 1),
+        (128, 64, 2, 1),
+        (128, 96, 2, 1),
+        (128, 128, 1, 1),
+        (128, 128, 2, 1),
+        (128, 160, 1, 1),
+        (128, 192, 1, 1),
+    )
+)
+"""Which were the fastest of 40 somewhere, on an H200: eleven shapes at 64, 128 and 512 rows."""
+
+
+def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, TensorMap]:
+    """Return the maps: 128-byte swizzled tiles, and scales where TMA can copy them."""
+    del tactic
+    maps = {
+        "a": TensorMap(box=(row.tile_m, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+        "b": TensorMap(box=(row.tile_n, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+    }
+    if scales_by_tma(contract):
+        maps["a_scales"] = TensorMap(box=(row.tile_m, 1), swizzle_bytes=0)
+    return maps
+
+
+def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, object]:
+    """Return the template's constants."""
+    tile_m, tile_n, _ = tile_of(tactic)
+    n, m, stages = contract.exact("n"), contract.shape["m"], row.stages
+    sums = tile_n // 2
+    chunks = sums // 4 // row.split
+    two = BLOCK_K % tile_n != 0
+    scale_width = gcd(tile_n, BLOCK_K) if two else tile_n
+    at_b = stages * tile_m * BLOCK_K
+    at_slices = at_b + stages * tile_n * BLOCK_K
+    at_scales = at_slices + row.apart * row.sums_bytes
+    scale_bytes = tile_m * DType.FP32.size_bytes
+    by_tma = scales_by_tma(contract)
+    return {
+        "symbol": symbol(contract, tactic),
+        "parameters": cuda.parameters(contract, tactic),
+        "maps": sorted(tensor_maps(contract, tactic, row=row)),
+        "m": "m" if isinstance(m, Bounded) else str(m),
+        "bounded": isinstance(m, Bounded),
+        "n": n,
+        "tile_m": tile_m,
+        "tile_n": tile_n,
+        "split": row.split,
+        "stages": stages,
+        "groups": row.groups,
+        "threads": row.threads,
+        "ctas_per_unit": row.ctas,
+        "fewer_registers": row.fewer_registers,
+        "row_tiles": tiles(contract, tactic)[0],
+        "k_blocks": contract.exact("k") // BLOCK_K,
+        "last_scale_row": ceil_div(n, BLOCK_K) - 1,
+        "ahead": row.ahead,
+        "apart": row.apart,
+        "streamed": tiles(contract, tactic)[0] <= 2,
+        "two_scale_rows": two,
+        "scale_width": scale_width,
+        "scale_columns": tile_n // scale_width,
+        "sums": sums,
+        "slice_chunks": chunks,
+        "slice_bytes": row.sums_bytes // row.split,
+        "quad": gcd(chunks, 4),
+        "quad_steps": (1, 2),
+        "accumulators": list(range(sums)),
+        "operand_a": sums,
+        "operand_b": sums + 1,
+        "keep": sums + 2,
+        "a_bytes": tile_m * BLOCK_K,
+        "b_bytes": tile_n * BLOCK_K,
+        "scale_bytes": scale_bytes,
+        "stage_bytes": row.stage_bytes if by_tma else row.stage_bytes - scale_bytes,
+        "at_b": at_b,
+        "at_slices": at_slices if row.apart else 0,
+        "at_scales": at_scales,
+        "at_barriers": at_scales + stages * scale_bytes,
+        "out_bf16": contract.dtypes["out"] is DType.BF16,
+        **activation_scales(contract),
+        **cuda.finish(contract, column="at"),
+    }
+
+
+def _requires(row: Row) -> tuple[Predicate, ...]:
+    return (
+        *tiled_requirements(),
+        Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
+        Serves("$.numerics.combine", Combine.ASCENDING if row.split == 1 else Combine.FIXED_ORDER),
+        at_most("$.shape.m", 64 * row.tile_m, why="more rows want persistent tiles"),
+        *(
+            (AtLeast("$.shape.k", row.split * BLOCK_K, why=f"every one of {row.split} parts adds something"),)
+            if row.split > 1
+            else ()
+        ),
+        *(offsets_fit_int32(operations.get("dense").operand(name), OffsetUnit.ELEMENTS) for name in ("a", "out")),
+        LdsFits(row.lds_bytes),
+    )
+
+
+def _tactic(row: Row) -> Tactic:
+    return Tactic(
+        name=f"sm_90.dense.fp8_wave_{row.tile_m}x{row.tile_n}x{BLOCK_K}_{row.detail}",
+        operation="dense",
+        target="sm_90",
+        rank=row.rank,
+        requires=_requires(row),
+        guarantees=Guarantees(
+            accumulate=Accumulate.TENSOR_CORE_FP8,
+            combine=Combine.ASCENDING if row.split == 1 else Combine.FIXED_ORDER,
+            deterministic=True,
+            graph_capture=True,
+        ),
+        schedule=schedule(
+            (row.tile_m, row.tile_n, BLOCK_K), waves=row.threads // 32, stages=row.stages, split_k=row.split
+        ),
+        lower=lower_cluster,
+        kernel=Kernel(
+            template="cuda/dense_fp8_wave.cu.j2",
+            constants=partial(constants, row=row),
+            options={**cuda.OPTIONS, "ctas_per_unit": row.ctas, "dynamic_lds_bytes": row.lds_bytes},
+            pattern=CodePattern(matrix=("QGMMA",)),
+            tensor_maps=partial(tensor_maps, row=row),
+        ),
+        estimate=wave.estimate,
+        proofs=cluster_proofs,
+        note="one tile a CTA, k over a cluster, sums through distributed shared memory",
+    )
+
+
+TACTICS = tuple(map(_tactic, ROWS))

@@ -1,0 +1,51 @@
+"""What dense kernels on sm_90 that copy tiles by TMA share: what they ask of a contract, where A's scales come from."""
+
+from collections.abc import Mapping
+
+from nkc.ir.contract import Contract, DType, Layout
+from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, ScalesPitch
+from nkc.tactics.dense.kernel import scale_strides
+from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
+from nkc.tactics.hardware import TargetHas
+from nkc.tactics.predicate import Predicate, dtypes, equals, multiple_of, one_of
+
+BLOCK_K = 128
+_PITCH = ScalesPitch("a", 4, why="TMA wants 16 bytes between rows of scales")
+
+
+def scales_by_tma(contract: Contract) -> bool:
+    """Return whether TMA copies A's scales with the tile: M-major ones whose rows lie whole 16 bytes apart.
+
+    Others, row-major ones among them, are loaded by the lanes that need them, four blocks ahead.
+    """
+    return contract.scales["a"].layout is Layout.M_MAJOR and _PITCH.check(contract) is None
+
+
+def activation_scales(contract: Contract) -> Mapping[str, object]:
+    """Return what a template places for A's scales: who loads them, and their strides in elements."""
+    row_stride, block_stride = scale_strides(contract)
+    return {
+        "scales_by_tma": scales_by_tma(contract),
+        "a_scale_row_stride": row_stride,
+        "a_scale_block_stride": block_stride,
+    }
+
+
+def tiled_requirements() -> tuple[Predicate, ...]:
+    """Return what a contract must say of operands, layouts and scales."""
+    return (
+        TargetHas("ocp_fp8", "$.dtypes.a"),
+        *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
+        equals("$.scales.a.block", (1, BLOCK_K)),
+        equals("$.scales.b.block", (128, BLOCK_K)),
+        one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
+        equals("$.scales.b.layout", Layout.ROW_MAJOR),
+        multiple_of("$.shape.k", BLOCK_K, why="a stage is one scale block along k"),
+        multiple_of("$.shape.n", 8, why="TMA wants 16 bytes between rows of results"),
+        equals("$.layouts.a", Layout.ROW_MAJOR),
+        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
+        equals("$.layouts.out", Layout.ROW_MAJOR),
+        one_of("$.epilogue.kind", "identity", "bias"),
+        ScaleOffsetsFitInt32("a", OffsetUnit.ELEMENTS),
+        *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS if pointer not in ("bias", "workspace")),
+    )
