@@ -38,13 +38,22 @@ CHUNK = 512
 
 
 class Row(NamedTuple):
-    """One shape of CTA. depth: chunks whose loads a warp has under way. ctas: of a multiprocessor, for registers."""
+    """One shape of CTA. depth: chunks whose loads a warp has under way. ctas: of a multiprocessor, for registers.
+
+    whole: k is whole rounds of all warps; what would load the rest takes registers that this shape has not.
+    """
 
     rank: int
     rows: int
     warps: int
     depth: int
     ctas: int
+    whole: bool = False
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others."""
+        return f"r{self.rows}_w{self.warps}{'_whole' if self.whole else ''}"
 
 
 ROWS = (
@@ -55,6 +64,16 @@ ROWS = (
     Row(3, 4, 5, 1, 6),
     Row(4, 8, 1, 1, 24),
 )
+
+FIXED_ORDER_ROWS = (
+    Row(2, 4, 2, 1, 16),
+    Row(2, 8, 4, 1, 5),
+    Row(2, 8, 5, 1, 4),
+    Row(2, 8, 4, 1, 6, whole=True),
+    Row(2, 4, 8, 2, 3, whole=True),
+    Row(4, 16, 1, 1, 16, whole=True),
+)
+"""More rows a CTA than have room for a sum of every block."""
 
 
 def constants(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
@@ -106,7 +125,9 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
         equals("$.scales.b.block", (128, BLOCK_K)),
         one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
         equals("$.scales.b.layout", Layout.ROW_MAJOR),
-        multiple_of("$.shape.k", BLOCK_K, why="a lane's 16 elements have one scale"),
+        multiple_of("$.shape.k", _round(row), why="its warps share k in whole rounds")
+        if row.whole
+        else multiple_of("$.shape.k", BLOCK_K, why="a lane's 16 elements have one scale"),
         equals("$.layouts.a", Layout.ROW_MAJOR),
         equals("$.layouts.b", Layout.ROW_MAJOR_NK),
         equals("$.layouts.out", Layout.ROW_MAJOR),
@@ -122,8 +143,13 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     )
 
 
+def _round(row: Row) -> int:
+    """Return the elements of k that all warps take at once."""
+    return CHUNK * row.warps * row.depth
+
+
 def _tactic(row: Row, *, dependent: bool) -> Tactic:
-    geometry = f"r{row.rows}_w{row.warps}{DEPENDENT if dependent else ''}"
+    geometry = f"{row.name}{DEPENDENT if dependent else ''}"
     return Tactic(
         name=f"sm_90.dense.fp8_gemv_{geometry}",
         operation="dense",
@@ -151,4 +177,4 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
     )
 
 
-TACTICS = tuple(_tactic(row, dependent=dependent) for row in ROWS for dependent in (False, True))
+TACTICS = tuple(_tactic(row, dependent=dependent) for row in (*ROWS, *FIXED_ORDER_ROWS) for dependent in (False, True))
