@@ -17,7 +17,7 @@ from nkc.ir.contract import (
 )
 from nkc.ir.frozen import FrozenMap
 from nkc.tactics import predicate
-from nkc.tactics.predicate import AtLeast
+from nkc.tactics.predicate import AtLeast, AtMost
 from nkc.tactics.tactic import Tactic
 
 IDENTITY = Epilogue(kind="identity")
@@ -40,7 +40,8 @@ def tma_proofs(tactic: Tactic) -> tuple[Contract, ...]:
     """Return the proof set of a persistent kernel that copies tiles and M-major scales by TMA.
 
     One scale block along k; several tiles a CTA, more blocks than stages and than scales that a warp holds at once,
-    tails of m and n, fp32 results; bounded m; bias. Products of n stay below what is predicted bit by bit.
+    tails of m and n, fp32 results; bounded m; bias; row-major scales, and M-major ones without padding. Products of n
+    stay below what is predicted bit by bit.
     """
     assert tactic.schedule.tile is not None
     tile_m, tile_n, _ = tactic.schedule.tile
@@ -52,6 +53,52 @@ def tma_proofs(tactic: Tactic) -> tuple[Contract, ...]:
         _contract(tactic, fp8, m=Bounded(min=0, max=2 * tile_m + 8), n=3 * n + 64, k=640, out=DType.BF16, m_major=True),
         _contract(tactic, fp8, m=9 * tile_m + 5, n=14 * tile_n + 40, k=256, out=DType.BF16, m_major=True),
         _contract(tactic, fp8, m=tile_m + 1, n=n + 40, k=1152, out=DType.FP32, m_major=True, epilogue=bias),
+        _contract(tactic, fp8, m=Bounded(min=0, max=2 * tile_m + 8), n=3 * n + 64, k=1408, out=DType.BF16),
+        _contract(tactic, fp8, m=3 * tile_m + 5, n=5 * tile_n + 40, k=640, out=DType.FP32, m_major=True, pitch=1),
+    )
+
+
+def cluster_proofs(tactic: Tactic) -> tuple[Contract, ...]:
+    """Return the proof set of a kernel with one tile a CTA, whose cluster shares k.
+
+    One block a part; parts of unequal length, and more blocks than a warp holds scales of, tails of m and n, fp32
+    results; bounded m with row-major scales; several rows of tiles; M-major scales without padding, and bias.
+    """
+    assert tactic.schedule.tile is not None
+    tile_m, tile_n, _ = tactic.schedule.tile
+    split, n = tactic.schedule.split_k or 1, max(tile_n, 128)
+    bias, fp8, bf16 = Epilogue(kind="bias", dtype=DType.BF16), DType.FP8_E4M3, DType.BF16
+    some = Bounded(min=0, max=2 * tile_m + 8)
+    return (
+        _contract(tactic, fp8, m=tile_m, n=n, k=128 * split, out=bf16, m_major=True),
+        _contract(tactic, fp8, m=tile_m - 3, n=n + 72, k=67 * 128, out=DType.FP32, m_major=True),
+        _contract(tactic, fp8, m=some, n=3 * n + 64, k=128 * (7 * split + 2), out=bf16),
+        _contract(tactic, fp8, m=4 * tile_m + 5, n=5 * tile_n + 40, k=128 * (2 * split + 1), out=bf16, m_major=True),
+        _contract(tactic, fp8, m=tile_m + 1, n=n + 40, k=9 * 128, out=DType.FP32, m_major=True, pitch=1, epilogue=bias),
+    )
+
+
+def skinny_proofs(tactic: Tactic) -> tuple[Contract, ...]:
+    """Return the proof set of a kernel for few rows whose clusters share k.
+
+    The least k, one stage a CTA; parts of unequal length, more blocks than a ring holds and than scales that a warp
+    holds at once, once with scales by TMA and once row-major, tails of m and n, fp32 results; bounded m; odd n with
+    M-major scales without padding; bias. Products of the long ones stay below what is predicted bit by bit.
+    """
+    assert tactic.schedule.tile is not None
+    tile_m, tile_n, _ = tactic.schedule.tile
+    bias, fp8, bf16 = Epilogue(kind="bias", dtype=DType.BF16), DType.FP8_E4M3, DType.BF16
+    most_m = min(rule.limit for rule in tactic.requires if isinstance(rule, AtMost) and rule.field == "$.shape.m")
+    least_k = max(rule.limit for rule in tactic.requires if isinstance(rule, AtLeast) and rule.field == "$.shape.k")
+    split, n = tactic.schedule.split_k or 1, max(tile_n, 128)
+    long_k, some = 128 * (33 * split + 1), Bounded(min=0, max=most_m)
+    few = min(tile_m - 3, 16)
+    return (
+        _contract(tactic, fp8, m=tile_m, n=n, k=least_k, out=bf16, m_major=True),
+        _contract(tactic, fp8, m=few, n=tile_n + 72, k=long_k, out=DType.FP32, m_major=True),
+        _contract(tactic, fp8, m=few, n=tile_n + 40, k=long_k + 256, out=bf16, epilogue=bias),
+        _contract(tactic, fp8, m=some, n=3 * n + 64, k=least_k + 384, out=bf16, m_major=True),
+        _contract(tactic, fp8, m=tile_m - 1, n=n + 41, k=least_k + 128, out=bf16, m_major=True, pitch=1),
     )
 
 
@@ -110,6 +157,7 @@ def _contract(
     k: int,
     out: DType,
     m_major: bool = False,
+    pitch: int = 4,
     epilogue: Epilogue = IDENTITY,
 ) -> Contract:
     accumulate, combine = tactic.guarantees.accumulate, tactic.guarantees.combine
@@ -119,7 +167,10 @@ def _contract(
     scales: dict[str, Scale] = {}
     if operand is DType.FP8_E4M3:
         pointers += ["a_scales", "b_scales"]
-        scales = {"a": _activation_scale(m, m_major=m_major), "b": Scale(block=(128, 128), layout=Layout.ROW_MAJOR)}
+        scales = {
+            "a": _activation_scale(m, m_major=m_major, pitch=pitch),
+            "b": Scale(block=(128, 128), layout=Layout.ROW_MAJOR),
+        }
     if epilogue.dtype is not None:
         pointers.append("bias")
     return Contract(
@@ -144,9 +195,9 @@ def _properties(tactic: Tactic, pointers: list[str]) -> Properties:
     return Properties() if before is None else Properties(constant=tuple(sorted({*before.arguments} & {*pointers})))
 
 
-def _activation_scale(m: Dim, *, m_major: bool) -> Scale:
-    """Return 1x128 scales, row-major or M-major with rows padded to whole 16-byte accesses."""
+def _activation_scale(m: Dim, *, m_major: bool, pitch: int) -> Scale:
+    """Return 1x128 scales, row-major, or M-major with rows padded to so many: 4 make whole 16-byte accesses."""
     if not m_major:
         return Scale(block=(1, 128), layout=Layout.ROW_MAJOR)
-    leading = MultipleOf(multiple_of=4) if isinstance(m, Bounded) else -(-m // 4) * 4
+    leading = MultipleOf(multiple_of=pitch) if isinstance(m, Bounded) else -(-m // pitch) * pitch
     return Scale(block=(1, 128), layout=Layout.M_MAJOR, leading_dim=leading)
