@@ -12,15 +12,13 @@ from nkc.tactics.select import obstacles, select
 from nkc.tactics.tactic import Tactic
 from nkc.tactics.tuning import Row, Tuning
 
-FAR = 1.5
-"""A tactic that was never timed is missed only where the rule puts it within this factor of the row's first."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hole:
     """One contract that the table does not rank. file: where it stands. what: in words, with the remedy.
 
-    A row that never saw a tactic of today's catalogue ranks it last unmeasured: that is a hole too.
+    A row that never saw a tactic of today's catalogue ranks it last unmeasured: that is a hole too, unless the rule of
+    the operation has it behind what the row puts first.
     open: the parts of its range of m that no fresh row covers at all; empty where rows cover it in pieces that differ.
     """
 
@@ -66,7 +64,7 @@ def holes(contracts: Iterable[tuple[str, Contract]], tuning: Tuning) -> tuple[Ho
 def _never_timed(contract: Contract, row: Row, tuning: Tuning) -> tuple[str, ...]:
     """Return tactics that serve the contract and that no record of its row looked at: the row goes before them all.
 
-    Left out are those that the operation's rule puts far behind what the row puts first.
+    Left out are those that the operation's rule puts behind what the row puts first: nothing says that they would win.
     """
     timed = tuning.timed(contract.operation, row)
     serving = {
@@ -79,7 +77,7 @@ def _never_timed(contract: Contract, row: Row, tuning: Tuning) -> tuple[str, ...
 
     def may_win(tactic: Tactic) -> bool:
         told = tactic.estimate(contract, tactic)
-        return told is None or most is None or told.ns <= FAR * most.ns
+        return told is None or most is None or told.ns < most.ns
 
     return tuple(name for name, tactic in serving.items() if tactic.independent_name not in timed and may_win(tactic))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--seconds", type=click.IntRange(min=1), help="Begin no further contract after so long.")
 @click.option("--record", is_flag=True, help="Add the records to this checkout.")
 @click.option("--export", metavar="FILE", type=OutputPath(path_type=Path), help="Write them, for `nkc evidence add`.")
-@click.option("--show", is_flag=True, help="Measure nothing: print the committed records, or exported FILEs.")
+@click.option("--show", is_flag=True, help="Measure nothing: print committed records, or exported ones.")
 @click.option("--plot", metavar="FILE", type=click.Path(path_type=Path), help="Draw the committed records as SVG.")
 @format_option("table", "json")
 def command(
@@ -47,7 +47,8 @@ def command(
     timed, and no speed-up is printed where both sides are one route. Exit 5 where a gate is red.
 
     Beside them stand published times of libraries that are not installed, scaled by a baseline that both sessions
-    timed, with that factor. --show and --plot take each record with the tactic that is selected today.
+    timed, with that factor. --show and --plot take committed records, of the contracts that are named if any are, or
+    exported files, each record with the tactic that is selected today.
     """
     if plot is not None:
         from nkc.cli.parts.benching import plot_records

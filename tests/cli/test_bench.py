@@ -49,6 +49,15 @@ def test_committed_records_are_shown_with_their_means_without_a_gpu() -> None:
     assert all(peer["scaled_by"] is not None for peer in peers)
 
 
+def test_records_of_named_contracts_alone_are_shown(tmp_path) -> None:
+    one = performance.read_all().records[0]
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps(one.contract))
+    done = nkc("bench", "--show", file, "--format", "json")
+    assert done.code == 0, done.err
+    assert {each["request"] for each in json.loads(done.out)["records"]} == {one.request}
+
+
 @pytest.mark.toolchain
 def test_kernels_are_built_for_another_machine_tactic_by_tactic(tmp_path) -> None:
     out = tmp_path / "out"

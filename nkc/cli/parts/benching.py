@@ -136,18 +136,32 @@ def plot_records(subjects: Sequence[Path], out: Path) -> int:
 
 
 def chosen_today(subjects: Sequence[Path]) -> "Measurements":
-    """Return committed records, or exported ones that are named, each with the tactic that is selected today."""
+    """Return records, each with the tactic that is selected today: all committed ones, or what is named.
+
+    subjects: exported measurements; contracts or folders of them, for their committed records.
+    """
     import msgspec
 
+    from nkc import api
     from nkc.bench.standing import as_selected_today
     from nkc.emit import proofs
+    from nkc.ir.canonical import contract_id
+    from nkc.tactics.performance import exported
 
-    found = [records.read_exported(path) for path in subjects] or [records.read_all()]
+    files = [path for path in subjects if path.is_file() and exported(path)]
+    named = gather.contract_files([path for path in subjects if path not in files])
+    found = [records.read_exported(path) for path in files]
+    if named or not files:
+        committed = records.read_all()
+        if named:
+            wanted = {contract_id(contract) for _, contract in api.read_all([str(path) for path in named])}
+            kept = tuple(record for record in committed.records if record.request in wanted)
+            committed = msgspec.structs.replace(committed, records=kept)
+        found.append(committed)
+    every = tuple(record for each in found for record in each.records)
     sessions = {name: session for each in found for name, session in each.sessions.items()}
-    together = msgspec.structs.replace(
-        found[0], sessions=sessions, records=tuple(record for each in found for record in each.records)
-    )
-    return as_selected_today(together, proofs.book())
+    used = {name: sessions[name] for name in sorted({record.session for record in every})}
+    return as_selected_today(msgspec.structs.replace(found[0], sessions=used, records=every), proofs.book())
 
 
 def _arguments() -> list[str]:
