@@ -25,6 +25,7 @@ LAYOUT = 1
 
 _MAX_TENSORS, _MAX_RANK, _MAX_DIMS, _MAX_FIELDS, _MAX_PARAMETERS, _MAX_PAIRS = 16, 4, 4, 32, 64, 64
 _MAX_KERNARG_BYTES = 4096
+_MAX_INT32 = (1 << 31) - 1
 _POINTER, _DIM, _WORKSPACE, _MAP = range(4)
 _ATTRIBUTE_BYTES = 72
 _KDL_CPU = 1
@@ -100,7 +101,9 @@ def _fits(record: Launch, guards: GuardSet, plan: KernargPlan) -> bool:
     return (
         len(guards.tensors) <= _MAX_TENSORS
         and all(len(guard.shape) <= _MAX_RANK and guard.dtype in _DLPACK for guard in guards.tensors)
+        and all(guard.alignment.bit_count() == 1 for guard in guards.tensors)
         and len(guards.ranges) <= _MAX_DIMS
+        and all(guard.max <= _MAX_INT32 for guard in guards.ranges)
         and fields <= _MAX_FIELDS
         and len(record.arguments) <= _MAX_PARAMETERS
         and pairs <= _MAX_PAIRS

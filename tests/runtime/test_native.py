@@ -436,6 +436,23 @@ def test_hip_gets_the_buffer_whole(hip: Standin, out) -> None:
     assert "POINTERS 09000000" in outcomes[0]
 
 
+@pytest.mark.parametrize(
+    "change", [{"alignment": 48}, {"shape": (Extent(value=1),) * 5, "strides": (Extent(value=1),) * 5}]
+)
+def test_what_its_tables_do_not_hold_is_pythons(cuda: Standin, out, change) -> None:
+    launch, image = dense_launch()
+    guards = (msgspec.structs.replace(launch.guards[0], **change), *launch.guards[1:])
+    driver = cuda_driver.open_device(0)
+    (kernel,) = load(read(write_bundle(out, [(msgspec.structs.replace(launch, guards=guards), image)])), driver=driver)
+    assert not kernel.is_native
+
+
+def test_a_range_beyond_32_bits_is_pythons(cuda: Standin, out) -> None:
+    driver = cuda_driver.open_device(0)
+    (kernel,) = load(read(write_bundle(out, [dense_launch(m=(1, 1 << 31))])), driver=driver)
+    assert not kernel.is_native
+
+
 def test_without_the_extension_python_serves(cuda: Standin, out, monkeypatch) -> None:
     monkeypatch.setattr(native, "extension", lambda: None)
     driver = cuda_driver.open_device(0)
