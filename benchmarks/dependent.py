@@ -3,7 +3,7 @@
 A chain of links: a kernel that lets the one behind begin at once, dawdles, and only then writes activations (from the
 result of the link before) and poison over the next result; the kernel under test; a kernel that compares the result.
 Two result buffers take turns, and one buffer of activations serves all links, so that reading or writing too early
-shows as other bits. 1,000 replays of the captured chain are compared, bit for bit, with the same links run one by one
+shows as other bits. Replays of the captured chain, 1,000 by default, are compared, bit for bit, with the same links run one by one
 with nothing ahead of them. Exit 1 on any difference, or where no kernel of the bundle is launched dependent.
 
 The neighbours are `dependent.cu`, compiled with `--build` on a machine that has NVRTC; no GPU is needed for that.
@@ -166,6 +166,7 @@ def main() -> int:
     parser.add_argument("bundle", type=Path, help="of kernels; with --build the folder to write to")
     parser.add_argument("--build", action="store_true", help="compile the neighbours, and nothing else")
     parser.add_argument("--neighbours", type=Path, default=Path("."), help="the folder that they were built in")
+    parser.add_argument("--replays", type=int, default=REPLAYS)
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
     if said.build:
@@ -174,7 +175,9 @@ def main() -> int:
     torch.zeros((), device="cuda")  # the primary context is current from here on
     ahead, behind = (Neighbour(said.neighbours, symbol) for symbol in NEIGHBOURS)
     library = runtime.load(said.bundle)
-    rows = [compare(k, (ahead, behind)) for k in library if k.record.attributes.programmatic_dependent_launch]
+    rows = [
+        compare(k, (ahead, behind), said.replays) for k in library if k.record.attributes.programmatic_dependent_launch
+    ]
     for row in rows:
         print(f"{row['symbol']}: {row['replays']} replays of {row['links']} links, different: {row['different_bytes']}")
     record(said.record, {"benchmark": "dependent", "kernels": rows, **machine()})
