@@ -3,8 +3,8 @@
 A chain of links: a kernel that lets the one behind begin at once, dawdles, and only then writes activations (from the
 result of the link before) and poison over the next result; the kernel under test; a kernel that compares the result.
 Two result buffers take turns, and one buffer of activations serves all links, so that reading or writing too early
-shows as other bits. Replays of the captured chain, 1,000 by default, are compared, bit for bit, with the same links run one by one
-with nothing ahead of them. Exit 1 on any difference, or where no kernel of the bundle is launched dependent.
+shows as other bits. Replays of the captured chain, 1,000 by default, are compared bit for bit with the same links run
+one by one, with nothing ahead of them. Exit 1 on any difference, or where no kernel is launched dependent.
 
 The neighbours are `dependent.cu`, compiled with `--build` on a machine that has NVRTC; no GPU is needed for that.
 """
