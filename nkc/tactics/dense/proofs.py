@@ -53,8 +53,8 @@ def tma_proofs(tactic: Tactic) -> tuple[Contract, ...]:
         _contract(tactic, fp8, m=Bounded(min=0, max=2 * tile_m + 8), n=3 * n + 64, k=640, out=DType.BF16, m_major=True),
         _contract(tactic, fp8, m=9 * tile_m + 5, n=14 * tile_n + 40, k=256, out=DType.BF16, m_major=True),
         _contract(tactic, fp8, m=tile_m + 1, n=n + 40, k=1152, out=DType.FP32, m_major=True, epilogue=bias),
-        _contract(tactic, fp8, m=Bounded(min=0, max=2 * tile_m + 8), n=3 * n + 64, k=1408, out=DType.BF16),
-        _contract(tactic, fp8, m=3 * tile_m + 5, n=5 * tile_n + 40, k=640, out=DType.FP32, m_major=True, pitch=1),
+        _contract(tactic, fp8, m=Bounded(min=0, max=tile_m + 8), n=n + 64, k=1408, out=DType.BF16),
+        _contract(tactic, fp8, m=tile_m + 5, n=tile_n + 40, k=640, out=DType.FP32, m_major=True, pitch=1),
     )
 
 
