@@ -20,6 +20,7 @@ from nkc.runtime import DriverError, load, native, read
 from nkc.runtime import cuda as cuda_driver
 from nkc.runtime import hip as hip_driver
 from nkc.runtime.launch import Kernel
+from nkc.runtime.tensor_map import Maps
 
 from .support import Standin, dense_launch, mapped, write_bundle
 
@@ -240,13 +241,19 @@ def test_legal_calls_never_reach_python(cuda: Standin, out, monkeypatch) -> None
         if "m" in shape and shape["m"] != 4:
             kernel.launch(*tensors(0))
     assert len(cuda.launches()) == 12
+    kernel = _load(out / "padded", dense_launch(m=(0, 64), scales="m_major"))
+    kernel.launch = kernel._in_c(refuse)
+    given_tensors = tensors(5)
+    given_tensors[2] = torch.ones(K // 128, 8).t()[:5]
+    kernel.launch(*given_tensors)
+    assert len(cuda.launches()) == 13
     kernel = _load(out / "one row", dense_launch(m=(0, 1)))
     kernel.launch = kernel._in_c(refuse)
     for rows in (0, 1):
         given_tensors = tensors(rows)
-        given_tensors[0] = torch.zeros(4096).to(torch.float8_e4m3fn).as_strided((rows, K), (77, 1))
+        given_tensors[0] = torch.zeros(4096).to(torch.float8_e4m3fn).as_strided((rows, K), (77, 2 - rows))
         kernel.launch(*given_tensors)  # the stride of one row, or of none, does not matter
-    assert len(cuda.launches()) == 13
+    assert len(cuda.launches()) == 14
 
 
 def _wrong_dtypes() -> list[list[torch.Tensor]]:
@@ -283,7 +290,21 @@ def test_ranges_hold_at_both_ends(cuda: Standin, out, rows) -> None:
     assert outcome == _outcome(cuda, _load(out / "b", dense_launch(m=(2, 5)), "ex").launch, *given_tensors)
 
 
-def test_maps_are_kept_by_address_and_dims(cuda: Standin, out, monkeypatch) -> None:
+@pytest.fixture
+def made(monkeypatch) -> list[int]:
+    """The addresses for which C asked Python for a map."""
+    asked: list[int] = []
+    answer = Maps.of
+
+    def of(self: Maps, pointer: int, *dims: int) -> bytes:
+        asked.append(pointer)
+        return answer(self, pointer, *dims)
+
+    monkeypatch.setattr(Maps, "of", of)
+    return asked
+
+
+def test_maps_are_kept_by_address_and_dims(cuda: Standin, out, made) -> None:
     record = mapped(dense_launch(m=(1, 64))[0], "a", "b")
     kernel, reference = _load(out / "a", record), _load(out / "b", record, "ex")
     weights = [tensors()[1] for _ in range(40)]
@@ -295,14 +316,15 @@ def test_maps_are_kept_by_address_and_dims(cuda: Standin, out, monkeypatch) -> N
         for m, which in order[:200]:
             kernel.launch(rows[m][0], weights[which], *rows[m][2:])
         mine = cuda.launches()
-        assert turn == 0 or "cuTensorMapEncodeTiled" not in cuda.log()
+        assert turn == 0 or not made
+        made.clear()
         cuda.reset()
         for m, which in order[:200]:
             reference.launch(rows[m][0], weights[which], *rows[m][2:])
         assert mine == cuda.launches()
 
 
-def test_more_maps_than_are_kept_are_made_anew(cuda: Standin, out) -> None:
+def test_more_maps_than_are_kept_are_made_anew(cuda: Standin, out, made) -> None:
     kernel = _load(out, mapped(dense_launch(m=4, n=16, k=128)[0], "a", box=(1, 1)))
     memory = torch.zeros(1 << 20, dtype=torch.uint8)
     fixed = [torch.zeros(16, 128).to(torch.float8_e4m3fn), torch.ones(4, 1), torch.ones(1, 1)]
@@ -316,6 +338,11 @@ def test_more_maps_than_are_kept_are_made_anew(cuda: Standin, out) -> None:
             for offset, line in enumerate(cuda.launches()):
                 first = bytes.fromhex(line.split(" args ")[1][:16])
                 assert int.from_bytes(first, "little") == memory.data_ptr() + (index - 299 + offset) * 16
+    assert len(made) == 4200
+    for index in (4199, 0):
+        a = memory[index * 16 : index * 16 + 512].view(torch.float8_e4m3fn).view(4, 128)
+        kernel.launch(a, *fixed, out_)
+    assert made[4200:] == [memory.data_ptr()], "the table was emptied once it was full"
 
 
 def test_each_stream_keeps_its_workspace(cuda: Standin, out) -> None:
@@ -337,13 +364,17 @@ def test_tensors_by_name_and_tensors_of_others_go_through_python(cuda: Standin, 
     class Mine(torch.Tensor):
         """A subclass may mean something else by its data."""
 
+        def data_ptr(self) -> int:
+            return super().data_ptr() + 1024
+
     kernel = _load(out, dense_launch())
     a, *rest = tensors()
     kernel.launch(a=a, **dict(zip(kernel.arguments[1:], rest, strict=True)))
-    kernel.launch(a.as_subclass(Mine), *rest)
     kernel.launch(torch.nn.Parameter(a, requires_grad=False), *rest)
     assert len(set(cuda.launches())) == 1
+    kernel.launch(a.as_subclass(Mine), *rest)
     assert len(cuda.launches()) == 3
+    assert (a.data_ptr() + 1024).to_bytes(8, "little").hex() in cuda.launches()[-1]
     with pytest.raises(TypeError):
         kernel.launch(a, *rest[:-1])
     with pytest.raises(TypeError):
