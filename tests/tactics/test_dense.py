@@ -200,6 +200,8 @@ def _implied(tactic: Tactic, predicate: Predicate) -> Iterator[Predicate]:
     """Yield what a near miss cannot but trip too."""
     if isinstance(predicate, p.AtLeast):
         yield from (one for one in tactic.requires if isinstance(one, p.AtLeast) and one.limit > predicate.limit)
+    if isinstance(predicate, addressing.OffsetsFitInt32) and predicate.operand in ("a", "b"):
+        yield from (one for one in tactic.requires if isinstance(one, p.AtMost) and one.field == "$.shape.k")
     if isinstance(predicate, addressing.OffsetsFitInt32) and predicate.operand == "out":
         # With few rows, results are fewer bytes than weights: `b` is too large before `out` is.
         if _limit(tactic, p.AtMost, "$.shape.m", 1 << 16) <= max(64, _limit(tactic, p.AtLeast, "$.shape.k", 128)):

@@ -1,0 +1,347 @@
+"""dense on sm_90 for few rows of activations (tokens): operands swapped, the FP8 tensor core, k split over a cluster.
+
+The weights are wgmma's 64 rows and the tokens its columns, so that 8 tokens are padded to 8 and not to 64. The bytes
+under way on all multiprocessors, not the products, set the pace: stages are as many as shared memory holds. The CTAs of
+a cluster share a tile along k and add up through distributed shared memory in the same launch: no workspace, no
+atomics, ascending ranks. `skinny` has a warp that copies by TMA; in `stream` every thread copies 16 bytes at a time,
+and nothing is set up before the weights are asked for.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from nkc.ir import operations, targets
+from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout, MultipleOf, Workspace
+from nkc.ir.launch import TensorMap
+from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, offsets_fit_int32
+from nkc.tactics.dense import cuda, wave
+from nkc.tactics.dense.kernel import symbol
+from nkc.tactics.dense.plan import WORKSPACE_ALIGNMENT, ceil_div, lower, schedule, tiles
+from nkc.tactics.dense.proofs import skinny_proofs
+from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
+from nkc.tactics.dense.tma import BLOCK_K, scales_by_tma
+from nkc.tactics.hardware import LdsFits, TargetHas
+from nkc.tactics.predicate import AtLeast, Predicate, Serves, at_most, dtypes, equals, multiple_of, one_of
+from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+
+GROUP_ROWS = 64
+"""Weight rows that a warpgroup multiplies at once."""
+TOKEN_TILES = 2
+"""Tiles of 64 tokens that still pay: every further one reads the weights again."""
+READY_BLOCKS = 64
+"""Blocks of a CTA whose scales are multiplied before the first tile is there."""
+
+_BARRIER_BYTES = 8
+_SCALE_BYTES = DType.FP32.size_bytes
+_PIECE_BYTES = 512
+"""Sums that one CTA of a cluster finishes at once: 16 weight rows, 8 tokens, a warp's registers."""
+_TMA_BYTES = 128
+"""Alignment of what TMA writes into shared memory without swizzle."""
+_UNIT_BYTES, _CTA_BYTES = 233_472, 1024
+"""Shared memory of a multiprocessor, and what it keeps for each CTA. Source: CUDA C++ programming guide, 9.0."""
+
+
+class Row(NamedTuple):
+    """One kernel. tokens, weights: its tile. split: CTAs of a cluster, along k. blocks: of k in one stage.
+
+    ctas: of a multiprocessor, from which the stages follow. ready: scales are multiplied first, by all warps, and kept;
+    else they travel with the tiles. by_tma: a warp copies, else every thread.
+    """
+
+    rank: int
+    tokens: int
+    weights: int
+    split: int
+    blocks: int
+    ctas: int
+    ready: bool = False
+    by_tma: bool = True
+
+    @property
+    def warps(self) -> int:
+        """Warps that multiply."""
+        return self.weights // 16
+
+    @property
+    def pieces(self) -> int:
+        """Pieces of a tile that one CTA of a cluster finishes."""
+        return max(self.warps * (self.tokens // 8) // self.split, 1)
+
+    @property
+    def parts_bytes(self) -> int:
+        """What the other CTAs of the cluster send to one."""
+        return (self.split - 1) * self.pieces * _PIECE_BYTES
+
+    @property
+    def scale_slot(self) -> int:
+        """Bytes of a stage's activation scales; none where all are ready."""
+        size = self.blocks * self.tokens * _SCALE_BYTES
+        return 0 if self.ready else ceil_div(size, _TMA_BYTES) * _TMA_BYTES
+
+    @property
+    def stage_barrier_bytes(self) -> int:
+        """A stage has arrived, and is free again."""
+        return 2 * _BARRIER_BYTES if self.by_tma else 0
+
+    @property
+    def stage_bytes(self) -> int:
+        """Tiles of weights and tokens, scales, barriers."""
+        return (self.tokens + self.weights) * BLOCK_K * self.blocks + self.scale_slot + self.stage_barrier_bytes
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What lies beside the stages: sums of the others and their barrier, scales that are ready."""
+        ready = READY_BLOCKS * self.tokens * _SCALE_BYTES if self.ready else 0
+        return self.parts_bytes + ready + _BARRIER_BYTES
+
+    @property
+    def stages(self) -> int:
+        """As many as fit where a multiprocessor holds so many CTAs."""
+        room = min(_UNIT_BYTES // self.ctas - _CTA_BYTES, targets.get("sm_90").lds_bytes)
+        return (room - self.fixed_bytes) // self.stage_bytes
+
+    @property
+    def lds_bytes(self) -> int:
+        """Shared memory of a CTA."""
+        return self.stages * self.stage_bytes + self.fixed_bytes
+
+    @property
+    def family(self) -> str:
+        """What copies, as the tactic's name says it."""
+        return "skinny" if self.by_tma else "stream"
+
+    @property
+    def name(self) -> str:
+        """The tactic's name."""
+        detail = f"_s{self.stages}" + f"x{self.blocks}" * (self.blocks > 1) + f"_k{self.split}" * (self.split > 1)
+        tile = f"{self.tokens}x{self.weights}x{BLOCK_K}"
+        return f"sm_90.dense.fp8_{self.family}_{tile}{detail}{'_ready' * self.ready}"
+
+
+ROWS = (
+    Row(50, 8, 64, 1, 2, 4),
+    Row(51, 8, 64, 4, 1, 4),
+    Row(50, 16, 64, 1, 1, 4),
+    Row(51, 16, 64, 2, 1, 4),
+    Row(51, 16, 64, 2, 2, 3),
+    Row(52, 16, 64, 4, 1, 4),
+    Row(52, 16, 64, 4, 2, 3, ready=True),
+    Row(52, 16, 64, 8, 1, 4, ready=True),
+    Row(50, 32, 64, 1, 1, 3),
+    Row(51, 32, 64, 2, 1, 3),
+    Row(52, 32, 64, 4, 1, 3),
+    Row(55, 64, 64, 1, 1, 3),
+    Row(56, 64, 64, 2, 1, 3),
+    Row(57, 64, 64, 4, 1, 3),
+    Row(50, 16, 64, 1, 2, 3, by_tma=False),
+    Row(51, 16, 64, 2, 2, 3, by_tma=False),
+    Row(52, 16, 64, 4, 2, 3, by_tma=False),
+    Row(50, 16, 64, 1, 2, 3, ready=True, by_tma=False),
+    Row(51, 16, 64, 2, 2, 3, ready=True, by_tma=False),
+    Row(52, 16, 64, 4, 2, 3, ready=True, by_tma=False),
+    Row(55, 64, 64, 1, 1, 3, by_tma=False),
+)
+
+
+def scales_by(contract: Contract, row: Row) -> str:
+    """Return how activation scales reach shared memory.
+
+    `ready`: multiplied beforehand. `map`: by TMA with the tiles. `async`: copied one by one, whatever the layout.
+    """
+    if row.ready:
+        return "ready"
+    return "map" if row.by_tma and scales_by_tma(contract) else "async"
+
+
+def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, TensorMap]:
+    """Return the maps: 128-byte swizzled tiles of one block of k; the scales of a stage where TMA copies them."""
+    del tactic
+    if not row.by_tma:
+        return {}
+    maps = {
+        "a": TensorMap(box=(row.tokens, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+        "b": TensorMap(box=(row.weights, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+    }
+    if scales_by(contract, row) == "map":
+        maps["a_scales"] = TensorMap(box=(row.tokens, row.blocks), swizzle_bytes=0)
+    return maps
+
+
+def _rows(contract: Contract) -> str:
+    m = contract.shape["m"]
+    return "m" if isinstance(m, Bounded) else str(m)
+
+
+def _strides(contract: Contract) -> tuple[str, str]:
+    """Return the strides of the activation scales (elements) along rows and along blocks of k, as C++ expressions."""
+    scale, rows = contract.scales["a"], _rows(contract)
+    if scale.layout is Layout.ROW_MAJOR:
+        return str(contract.exact("k") // BLOCK_K), "1"
+    match scale.leading_dim:
+        case None:
+            return "1", rows
+        case MultipleOf(multiple_of=multiple):
+            return "1", f"(({rows} + {multiple - 1}) / {multiple} * {multiple})"
+        case leading_dim:
+            return "1", str(leading_dim)
+
+
+def _places(row: Row) -> Mapping[str, int]:
+    """Return where everything lies in shared memory: weights, tokens, sums of the others, scales, barriers."""
+    at_a = row.stages * row.blocks * row.weights * BLOCK_K
+    at_parts = at_a + row.stages * row.blocks * row.tokens * BLOCK_K
+    at_scales = at_parts + row.parts_bytes
+    scale_bytes = READY_BLOCKS * row.tokens * _SCALE_BYTES if row.ready else row.stages * row.scale_slot
+    at_barriers = at_scales + scale_bytes
+    return {
+        "at_a": at_a,
+        "at_parts": at_parts,
+        "at_scales": at_scales,
+        "at_barriers": at_barriers,
+        "at_parts_arrived": at_barriers + row.stages * row.stage_barrier_bytes,
+    }
+
+
+def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, object]:
+    """Return the template's constants."""
+    n, k_blocks, m = contract.exact("n"), contract.exact("k") // BLOCK_K, contract.shape["m"]
+    threads, sums, scales = 32 * row.warps, row.tokens // 2, scales_by(contract, row)
+    most_stages = ceil_div(ceil_div(k_blocks, row.split), row.blocks)
+    most_local, refill = most_stages * row.blocks, most_stages > row.stages
+    row_tiles, _ = tiles(contract, tactic)
+    row_stride, block_stride = _strides(contract)
+    return {
+        "symbol": symbol(contract, tactic),
+        "parameters": cuda.parameters(contract, tactic),
+        "m": _rows(contract),
+        "n": n,
+        "k": contract.exact("k"),
+        "k_blocks": k_blocks,
+        "tile_m": row.tokens,
+        "tile_n": row.weights,
+        "row_tiles": row_tiles,
+        "rows_may_end": row_tiles > 1 and isinstance(m, Bounded),
+        "n_tail": n % row.weights != 0,
+        "split": row.split,
+        "blocks": row.blocks,
+        "range_blocks": list(range(row.blocks)),
+        "stages": row.stages,
+        "most_stages": most_stages,
+        "most_local": most_local,
+        "refill": refill,
+        "ragged": row.blocks > 1 and k_blocks % (row.blocks * row.split) != 0,
+        "warps": row.warps,
+        "threads": threads + (32 if row.by_tma else 0),
+        "ctas": row.ctas,
+        "dependent": tactic.dependent,
+        "scales": scales,
+        "row_major": contract.scales["a"].layout is Layout.ROW_MAJOR,
+        "row_stride": row_stride,
+        "block_stride": block_stride,
+        "ready_unroll": min(max(most_local * row.tokens // threads, 1), 8),
+        "guarded_release": row.by_tma and refill and scales != "ready",
+        "arrivals": 33 if scales == "async" else 1,
+        "weight_copies": row.weights * 8 // threads,
+        "token_copies": row.tokens * 8 // threads,
+        "groups": row.tokens // 8,
+        "sums": sums,
+        "accumulators": list(range(sums)),
+        "operand_a": sums,
+        "operand_b": sums + 1,
+        "keep": sums + 2,
+        "a_bytes": row.tokens * BLOCK_K,
+        "b_bytes": row.weights * BLOCK_K,
+        "block_bytes": (row.tokens + row.weights) * BLOCK_K,
+        "scale_bytes": row.blocks * row.tokens * _SCALE_BYTES if scales == "map" else 0,
+        "scale_slot": row.scale_slot,
+        "pieces": row.pieces,
+        "parts_bytes": row.parts_bytes,
+        "idle_ranks": max(row.split - row.warps * (row.tokens // 8), 0),
+        "transposed_store": contract.dtypes["out"] is DType.BF16 and n % 2 == 0,
+        **_places(row),
+        **cuda.finish(contract, column="column"),
+    }
+
+
+def lower_cluster(contract: Contract, tactic: Tactic) -> Contract:
+    """Fill in what the contract leaves open: CTAs of a cluster are neighbours in the grid and need no workspace."""
+    none = Workspace(bytes=0, alignment=WORKSPACE_ALIGNMENT)
+    lowered = msgspec.structs.replace(lower(contract, tactic), workspace=none)
+    return msgspec.structs.replace(lowered, arguments=operations.get("dense").arguments(lowered))
+
+
+def _requires(row: Row) -> tuple[Predicate, ...]:
+    dense = operations.get("dense")
+    least = row.split * row.blocks * BLOCK_K
+    rows = row.tokens * (TOKEN_TILES if row.tokens == GROUP_ROWS else 1)
+    length: tuple[Predicate, ...] = ()
+    if row.ready:
+        most = row.split * READY_BLOCKS * BLOCK_K
+        length = (at_most("$.shape.k", most, why=f"a CTA keeps the scales of {READY_BLOCKS} blocks"),)
+    return (
+        TargetHas("ocp_fp8", "$.dtypes.a"),
+        *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
+        equals("$.scales.a.block", (1, BLOCK_K)),
+        equals("$.scales.b.block", (128, BLOCK_K)),
+        one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
+        equals("$.scales.b.layout", Layout.ROW_MAJOR),
+        multiple_of("$.shape.k", BLOCK_K, why="a copy brings one scale block along k"),
+        AtLeast("$.shape.k", least, why=f"every one of {row.split} CTAs has a stage of {row.blocks} blocks"),
+        *length,
+        equals("$.layouts.a", Layout.ROW_MAJOR),
+        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
+        equals("$.layouts.out", Layout.ROW_MAJOR),
+        one_of("$.epilogue.kind", "identity", "bias"),
+        Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
+        Serves("$.numerics.combine", _combine(row)),
+        at_most("$.shape.m", rows, why=f"every {row.tokens} tokens read all weights again"),
+        *(offsets_fit_int32(dense.operand(name), OffsetUnit.ELEMENTS) for name in ("a", "b", "out")),
+        ScaleOffsetsFitInt32("a", OffsetUnit.ELEMENTS),
+        LdsFits(row.lds_bytes),
+        *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS if pointer not in ("bias", "workspace")),
+    )
+
+
+def _combine(row: Row) -> Combine:
+    """Return how block sums become the result: a split along k adds partial chains."""
+    return Combine.ASCENDING if row.split == 1 else Combine.FIXED_ORDER
+
+
+def _tactic(row: Row) -> Tactic:
+    copying = "tiles by TMA" if row.by_tma else "tiles copied by every thread"
+    return Tactic(
+        name=row.name,
+        operation="dense",
+        target="sm_90",
+        rank=row.rank,
+        requires=_requires(row),
+        guarantees=Guarantees(
+            accumulate=Accumulate.TENSOR_CORE_FP8,
+            combine=_combine(row),
+            deterministic=True,
+            graph_capture=True,
+        ),
+        schedule=schedule(
+            (row.tokens, row.weights, BLOCK_K),
+            waves=row.warps + (1 if row.by_tma else 0),
+            stages=row.stages,
+            split_k=row.split,
+        ),
+        lower=lower_cluster,
+        kernel=Kernel(
+            template=f"cuda/dense_fp8_{row.family}.cu.j2",
+            constants=partial(constants, row=row),
+            options={**cuda.OPTIONS, "dynamic_lds_bytes": row.lds_bytes},
+            pattern=CodePattern(matrix=("QGMMA",)),
+            tensor_maps=partial(tensor_maps, row=row),
+        ),
+        estimate=wave.estimate,
+        proofs=skinny_proofs,
+        note=f"weights on the tensor core's rows, {copying}",
+    )
+
+
+TACTICS = tuple(map(_tactic, ROWS))
