@@ -58,24 +58,31 @@ def test_what_keeps_it_from_that_is_said_and_leaves_nothing(hook, checkout, monk
     assert not (checkout / hook.BINARY).exists()
 
 
+def _project(hook, root: Path) -> Path:
+    """Return a project with what a build reads and little else."""
+    (root / "nkc" / "runtime").mkdir(parents=True)
+    (root / "templates").mkdir()
+    (root / "templates" / "one.j2").write_text("x")
+    files = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", hook.SOURCE, "nkc/__init__.py", ".gitignore")
+    for name in files:
+        shutil.copy(ROOT / name, root / name)
+    return root
+
+
+def test_an_editable_install_has_it_in_its_checkout(hook, tmp_path) -> None:
+    from hatchling.builders.wheel import WheelBuilder
+
+    root = _project(hook, tmp_path / "project")
+    (built,) = WheelBuilder(str(root)).build(directory=str(tmp_path / "dist"), versions=["editable"])
+    assert (root / hook.BINARY).is_file()
+    assert built.endswith("py3-none-any.whl")
+
+
 @pytest.mark.parametrize("works", [True, False])
 def test_a_wheel_says_its_platform_only_where_it_holds_machine_code(hook, tmp_path, monkeypatch, works) -> None:
     from hatchling.builders.wheel import WheelBuilder
 
-    root = tmp_path / "project"
-    (root / "nkc" / "runtime").mkdir(parents=True)
-    (root / "templates").mkdir()
-    (root / "templates" / "one.j2").write_text("x")
-    for name in (
-        "pyproject.toml",
-        "hatch_build.py",
-        "README.md",
-        "LICENSE",
-        hook.SOURCE,
-        "nkc/__init__.py",
-        ".gitignore",
-    ):
-        shutil.copy(ROOT / name, root / name)
+    root = _project(hook, tmp_path / "project")
     if not works:
         monkeypatch.setattr(sysconfig, "get_config_var", lambda _: "no-such-cc")
     (built,) = WheelBuilder(str(root)).build(directory=str(tmp_path / "dist"), versions=["standard"])
