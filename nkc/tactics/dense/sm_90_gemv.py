@@ -5,6 +5,9 @@ not missed, and `matrix_unit_fp32` costs no more than the FP8 unit's 13 bits.
 
 Each shape of CTA has a twin that is launched dependent: while the kernel ahead still runs, it asks for the first
 weights of every warp and for their scales; activations come after the wait. Same sums, same bits.
+
+A second form adds the blocks of 128 in ascending order, as `combine: ascending` wants it: eight lanes finish a block,
+and when all are done one thread for each row makes the chain of fused multiply-adds.
 """
 
 from collections.abc import Mapping
@@ -35,6 +38,9 @@ from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tacti
 BLOCK_K = 128
 CHUNK = 512
 """Elements of k that a warp takes at once: 16 bytes a lane."""
+
+MOST_K = 1 << 16
+"""Elements of k whose block sums an ascending kernel keeps in shared memory."""
 
 
 class Row(NamedTuple):
@@ -118,11 +124,29 @@ def constants(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
         "rest_first": rounds * warps * depth,
         "rest_steps": [step * warps for step in range(rest_steps)],
         "rest_guarded": left % (CHUNK * warps) != 0,
+        "step_chunks": warps,
+        "ascending": tactic.guarantees.combine is Combine.ASCENDING,
+        **_lanes_of_a_block(rows),
         **cuda.finish(contract, column="n_out"),
     }
 
 
-def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
+def _lanes_of_a_block(rows: int) -> Mapping[str, object]:
+    """Return how the 8 lanes of a block add up their rows: halvings (lanes apart, rows kept), then plain additions."""
+    halvings: list[tuple[int, int]] = []
+    apart = 1
+    while rows >> len(halvings) > 1:
+        halvings.append((apart, rows >> len(halvings) + 1))
+        apart *= 2
+    bits = [f"(lane / {of} % 2) * {kept}" for of, kept in halvings]
+    return {
+        "halvings": halvings,
+        "additions": [of for of in (1, 2, 4) if of >= apart],
+        "row_of_lane": " + ".join(bits) or "0",
+    }
+
+
+def _requires(row: Row, *, ascending: bool, dependent: bool) -> tuple[Predicate, ...]:
     dense = operations.get("dense")
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
@@ -139,10 +163,11 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
         equals("$.layouts.out", Layout.ROW_MAJOR),
         one_of("$.epilogue.kind", "identity", "bias"),
         Serves("$.numerics.accumulate", Accumulate.MATRIX_UNIT_FP32),
-        Serves("$.numerics.combine", Combine.FIXED_ORDER),
+        Serves("$.numerics.combine", _combine(ascending=ascending)),
         at_most("$.shape.m", 1, why="it multiplies one row of activations"),
-        *(offsets_fit_int32(dense.operand(name), OffsetUnit.ELEMENTS) for name in ("a", "out")),
-        LdsFits(row.rows * row.warps * 4),
+        *(offsets_fit_int32(dense.operand(name), OffsetUnit.ELEMENTS) for name in ("a", "out")[ascending:]),
+        *([at_most("$.shape.k", MOST_K, why="the sums of every block wait in shared memory")] if ascending else []),
+        LdsFits((MOST_K // BLOCK_K * (row.rows + 1) if ascending else row.rows * row.warps) * 4),
         Aligned("a", ALIGNMENT),
         Aligned("b", ALIGNMENT),
         *([ConstantOperands(("b", "b_scales", "bias"))] if dependent else []),
@@ -158,17 +183,21 @@ def _round(row: Row) -> int:
     return CHUNK * row.warps * row.depth
 
 
-def _tactic(row: Row, *, dependent: bool) -> Tactic:
-    geometry = f"{row.name}{DEPENDENT if dependent else ''}"
+def _combine(*, ascending: bool) -> Combine:
+    return Combine.ASCENDING if ascending else Combine.FIXED_ORDER
+
+
+def _tactic(row: Row, *, ascending: bool, dependent: bool) -> Tactic:
+    geometry = f"{row.name}{'_ascending' if ascending else ''}{DEPENDENT if dependent else ''}"
     return Tactic(
         name=f"sm_90.dense.fp8_gemv_{geometry}",
         operation="dense",
         target="sm_90",
-        rank=row.rank,
-        requires=_requires(row, dependent=dependent),
+        rank=row.rank + 4 * ascending,
+        requires=_requires(row, ascending=ascending, dependent=dependent),
         guarantees=Guarantees(
             accumulate=Accumulate.MATRIX_UNIT_FP32,
-            combine=Combine.FIXED_ORDER,
+            combine=_combine(ascending=ascending),
             deterministic=True,
             graph_capture=True,
         ),
@@ -187,4 +216,10 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
     )
 
 
-TACTICS = tuple(_tactic(row, dependent=dependent) for row in (*ROWS, *FIXED_ORDER_ROWS) for dependent in (False, True))
+TACTICS = tuple(
+    _tactic(row, ascending=ascending, dependent=dependent)
+    for row in (*ROWS, *FIXED_ORDER_ROWS)
+    for ascending in (False, True)[: 1 + (row in ROWS)]
+    for dependent in (False, True)
+    if not (row.rows == 8 and ascending and dependent)  # spills: all three want registers
+)
