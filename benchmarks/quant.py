@@ -1,8 +1,8 @@
 """The kernels around a GEMM against copy bandwidth: `quant.py build OUT` here, `quant.py run OUT` on the GPU.
 
-`build` needs Triton and no GPU: every tactic that serves a cell (m x k of deployments, row-major and M-major scales at
-one of them), one folder a tactic. `run` needs torch and the runtime alone. Bytes: each input read once, each output
-written once. Each kernel is first held against its oracle on the first rows of the very operands that are timed.
+`build` needs the compilers and no GPU: every tactic that serves a cell (m x k of deployments, row-major and M-major
+scales at one of them), one folder a tactic. `run` needs torch and the runtime alone. Bytes: each input read once, each
+output written once. Each kernel is first held against its oracle on the first rows of the very operands that are timed.
 
 Time: one graph a route, launches walking through copies of every tensor that exceed the L2 four times; 11 replays,
 routes of a cell in turns, the median of a launch, gaps between graph nodes (1.3 us on an H200) inside. What it is
@@ -11,9 +11,10 @@ and an elementwise kernel, timed as ours are, that reads and writes as many byte
 """
 
 import argparse
+import fnmatch
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,10 @@ def documents(arch: str, m: int, k: int) -> Iterator[tuple[str, dict[str, object
     yield "rms_norm bf16", document("rms_norm_quant", {**norm, "out": "bf16"}, NORM, scales={})
 
 
-def build(out: Path, arch: str, rows: Iterable[int], columns: Iterable[int], only: str) -> int:
+def build(out: Path, arch: str, rows: Iterable[int], columns: Iterable[int], only: Sequence[str]) -> int:
     """Build every kernel of every cell; one folder a tactic, and `cells.json` with a word for each kernel's id."""
-    import fnmatch
-
     from nkc.emit import build as emit
-    from nkc.emit.toolchains.triton import TritonToolchain
+    from nkc.emit.toolchains.by_language import Toolchains
     from nkc.ir.reader import parse_document
     from nkc.tactics.catalogue import tactics_of
     from nkc.tactics.select import Policy, obstacles
@@ -77,10 +76,10 @@ def build(out: Path, arch: str, rows: Iterable[int], columns: Iterable[int], onl
             for word, document in documents(arch, m, k):
                 contract = parse_document(document)
                 for tactic in tactics_of(contract.operation):
-                    if fnmatch.fnmatch(tactic.name, only) and not obstacles(contract, tactic):
+                    if matches(tactic.name, only) and not obstacles(contract, tactic):
                         wanted.setdefault(tactic.name, []).append((word, contract))
     words: dict[str, str] = {}
-    with TritonToolchain() as toolchain:
+    with Toolchains() as toolchain:
         for name, cells in sorted(wanted.items()):
             requests = emit.gather_requests((f"{word}.json", contract) for word, contract in cells)
             policy = Policy(allow_experimental=True, only_tactic=name)
@@ -94,6 +93,11 @@ def build(out: Path, arch: str, rows: Iterable[int], columns: Iterable[int], onl
             print(f"{name}: {len(outcomes)} kernels", file=sys.stderr)
     (out / "cells.json").write_text(json.dumps(words, indent=1, sort_keys=True) + "\n")
     return 0
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return whether a tactic's name is one that was asked for."""
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 class Copies:
@@ -231,10 +235,8 @@ def copy_rate() -> float:
     return 2 * COPY_BYTES / min(times[1:]) / 1e6
 
 
-def run(out: Path, record_to: Path | None, only: str) -> int:
+def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
     """Time every kernel and print a table; exit 1 where one is wrong."""
-    import fnmatch
-
     import torch
     from tensors import machine, record
 
@@ -244,7 +246,7 @@ def run(out: Path, record_to: Path | None, only: str) -> int:
     words = json.loads((out / "cells.json").read_text())
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
     cells: dict[tuple[str, str], list[tuple[Path, Any]]] = {}
-    folders = sorted(path for path in out.iterdir() if path.is_dir() and fnmatch.fnmatch(path.name, only))
+    folders = sorted(path for path in out.iterdir() if path.is_dir() and matches(path.name, only))
     libraries = {folder: runtime.load(folder) for folder in folders}
     for folder, library in libraries.items():
         for kernel in library:
@@ -314,7 +316,7 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
     parser.add_argument("--columns", type=int, nargs="*", default=COLUMNS)
-    parser.add_argument("--only", default="*", help="tactics, as a pattern")
+    parser.add_argument("--only", nargs="*", default=["*"], help="tactics, as patterns")
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
     if said.step == "build":

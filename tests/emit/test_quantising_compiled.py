@@ -6,7 +6,7 @@ import pytest
 
 from nkc import ir
 from nkc.emit import build
-from nkc.emit.toolchains.triton import TritonToolchain
+from nkc.emit.toolchains.by_language import Toolchains
 from nkc.ir.contract import Bounded
 from nkc.ir.reader import parse_document
 from nkc.tactics import predicate as p
@@ -24,7 +24,7 @@ STORES = re.compile(r"^\s*(buffer_store_\w+|global_store_\w+)", re.M)
 
 @pytest.fixture(scope="module")
 def toolchain():
-    with TritonToolchain() as made:
+    with Toolchains() as made:
         yield made
 
 
@@ -55,6 +55,8 @@ def test_the_longest_row_spills_nothing_and_is_read_in_16_byte_accesses(toolchai
     artifact = compiled(toolchain, tactic, proof, longest(tactic))
     assert not artifact.built.resources.scratch_bytes
     assert artifact.built.resources.matrix == ()
+    if tactic.kernel.language == "cuda":
+        return  # accesses are written out, and ptxas says what spills
     if tactic.target == "gfx950":
         loads = set(LOADS.findall(intermediates(artifact)["amdgcn"]))
         assert loads == {"buffer_load_dwordx4"}
@@ -72,7 +74,8 @@ def test_the_longest_row_spills_nothing_and_is_read_in_16_byte_accesses(toolchai
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_divisions_and_roots_are_ieee(toolchain, operation, target) -> None:
     """No approximate division is left anywhere: `/` in Triton would be 2.44 u off on sm_90."""
-    tactic = next(one for one in tactics_of(operation) if one.target == target and ".bf16_" not in one.name)
+    ours = (one for one in tactics_of(operation) if one.target == target and one.kernel.language == "triton")
+    tactic = next(one for one in ours if ".bf16_" not in one.name)
     for proof in tactic.proofs(tactic)[:1]:
         texts = intermediates(compiled(toolchain, tactic, proof, 512))
         if target == "sm_90":

@@ -19,6 +19,7 @@ from nkc.tactics.predicate import Predicate, lookup
 from nkc.tactics.quantising.constants import RECIPROCAL_448, TINY_FLOOR
 from nkc.tactics.rms_norm_quant import gfx950 as rms_gfx950
 from nkc.tactics.rms_norm_quant import sm_90 as rms_sm_90
+from nkc.tactics.rms_norm_quant import sm_90_rows
 from nkc.tactics.rms_norm_quant.kernel import tiles
 from nkc.tactics.select import Policy, obstacles, select
 from nkc.tactics.tactic import Lowered, Tactic
@@ -86,6 +87,14 @@ def test_the_grid_reaches_every_group_of_every_row(tactic: Tactic) -> None:
         if "run" in placed:
             assert lowered.launch.grid[0] * int(str(placed["run"])) >= m * (k // GROUP)
             assert (lowered.launch.grid[0] - 1) * int(str(placed["run"])) < m * (k // GROUP)
+        elif "split" in placed:
+            assert lowered.launch.grid[0] == int(str(placed["split"])) * m
+            assert int(str(placed["split"])) * int(str(placed["threads"])) * 8 >= k
+        elif "stages" in placed:
+            assert lowered.launch.grid[0] == -(-m // int(str(placed["cta_rows"])))
+        elif "columns" in placed:
+            columns = lowered.launch.grid[0] * int(str(placed["threads"])) * int(str(placed["columns"]))
+            assert m * k <= columns < m * k + int(str(placed["threads"])) * int(str(placed["columns"]))
         else:
             tiles = -(-m // int(str(placed["tile_rows"])))
             programs = int(str(placed["programs"]))
@@ -267,6 +276,26 @@ def test_a_floor_too_small_for_it_takes_the_division_of_the_chip() -> None:
     assert "div_rn(value, scale" not in text(AMAX_FLOOR)
     assert "amax == 0.0" in text(0.0)
     assert "amax == 0.0" not in text(AMAX_FLOOR)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("row", sm_90_rows.ROWS, ids=str)
+def test_rows_on_their_way_fit_the_share_of_a_multiprocessor(row: sm_90_rows.Row, residual: bool) -> None:
+    """Stages, two rows of codes, two sets of sums and the barriers lie behind each other, in what the CTAs share."""
+    tactic = next(one for one in sm_90_rows.TACTICS if one.schedule.waves == row.warps)
+    k = row.warps * 1024
+    proof = put(tactic.proofs(tactic)[1 if residual else 0], "$.shape.k", k)
+    placed = tactic.kernel.constants(tactic.lower(proof, tactic), tactic)
+    names = ("stages", "stage_bytes", "at_codes", "at_parts", "parts", "at_barriers", "ctas")
+    stages, stage_bytes, at_codes, at_parts, parts, at_barriers, ctas = (int(str(placed[name])) for name in names)
+    assert stage_bytes == k * 2 * (2 if residual else 1)
+    assert stages >= (1 if residual else 2)
+    assert (at_codes, at_parts, at_barriers) == (stages * stage_bytes, at_codes + 2 * k, at_parts + 2 * 4 * parts)
+    assert parts >= row.warps
+    lds_bytes = int(tactic.kernel.options["dynamic_lds_bytes"])
+    assert at_barriers + 8 * stages <= lds_bytes <= targets.get("sm_90").lds_bytes
+    assert ctas * (lds_bytes + 1024) <= 228 * 1024
+    assert ctas * row.warps * 32 * 56 <= 65536  # 56 registers at the very least
 
 
 @pytest.mark.parametrize("k", [128, 769, 2048, 5120, 7168, 17408])
