@@ -1,9 +1,9 @@
-"""Writes contracts of dense cells for sm_90: python benchmarks/cells.py OUT [--set h200|production|bf16]
+"""Writes contracts of dense cells for sm_90: python benchmarks/cells.py OUT [--set h200|exact|production|bf16]
 
 `h200`: eleven shapes of DeepSeek-V3 and Qwen3 layers at six numbers of rows, block-scaled FP8, those that published
-times of other libraries are for. `production`: every block-scaled shape of `shapes.json`, the layers of public
-checkpoints at tensor parallelism 1, 2, 4 and 8, or of those whose layers' names hold a word. `bf16`: its unquantised
-layers, and three of the eleven shapes in bf16.
+times of other libraries are for. `exact`: the same without a licence for Hopper's FP8 unit. `production`: every
+block-scaled shape of `shapes.json`, the layers of public checkpoints at tensor parallelism 1, 2, 4 and 8, or of those
+whose layers' names hold a word. `bf16`: its unquantised layers, and three of the eleven shapes in bf16.
 
 In the form of `examples/sets`: up to 128 rows partial chains along k are licensed, above that the chain is ascending.
 """
@@ -29,12 +29,12 @@ SHAPES = (  # n, k
 BF16_SHAPES = ((4096, 7168), (7168, 2048), (5120, 5120))
 ROWS = (1, 16, 64, 128, 512, 4096)
 FEW_ROWS = 128
-SETS = ("h200", "production", "bf16")
+SETS = ("h200", "exact", "production", "bf16")
 
 
 def shapes(kind: str, words: Sequence[str] = ()) -> tuple[tuple[int, int], ...]:
     """Return the (n, k) of a set; words: only shapes of a layer whose name holds one of them."""
-    if kind == "h200":
+    if kind in ("h200", "exact"):
         return SHAPES
     listed = json.loads(Path(__file__).with_name("shapes.json").read_text())["shapes"]
     dtype = "bf16" if kind == "bf16" else "fp8_e4m3"
@@ -49,14 +49,20 @@ def cells(
     kind: str = "h200", rows: Sequence[int] = ROWS, words: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield (file name, contract) of every cell of a set."""
-    scaled = kind != "bf16"
+    scaled, exact = kind != "bf16", kind != "h200" and kind != "production"
     for n, k in shapes(kind, words):
         for m in rows:
-            yield f"dense.{'' if scaled else 'bf16.'}n{n}.k{k}.m{m}.sm_90.json", contract(m, n, k, scaled=scaled)
+            yield (
+                f"dense.{'' if scaled else 'bf16.'}n{n}.k{k}.m{m}.sm_90.json",
+                contract(m, n, k, scaled=scaled, exact=exact),
+            )
 
 
-def contract(m: int, n: int, k: int, *, scaled: bool = True) -> dict[str, object]:
-    """Return one cell's contract: D[m, n] = A[m, k] B[n, k]^T, where scaled by 1x128 and 128x128, else in bf16."""
+def contract(m: int, n: int, k: int, *, scaled: bool = True, exact: bool = False) -> dict[str, object]:
+    """Return one cell's contract: D[m, n] = A[m, k] B[n, k]^T, where scaled by 1x128 and 128x128, else in bf16.
+
+    exact: products are added with 23 fraction bits at least.
+    """
     operand = "fp8_e4m3" if scaled else "bf16"
     scales = {
         "a": {"block": [1, 128], "layout": "m_major", "leading_dim": {"multiple_of": 4}},
@@ -71,7 +77,7 @@ def contract(m: int, n: int, k: int, *, scaled: bool = True) -> dict[str, object
         **({"scales": scales} if scaled else {}),
         "layouts": {"a": "row_major", "b": "row_major_nk", "out": "row_major"},
         "numerics": {
-            "accumulate": "tensor_core_fp8" if scaled else "matrix_unit_fp32",
+            "accumulate": "matrix_unit_fp32" if exact else "tensor_core_fp8",
             "combine": "fixed_order" if m <= FEW_ROWS else "ascending",
         },
         "fallback": "framework",

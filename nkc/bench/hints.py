@@ -145,13 +145,14 @@ def _hint(line: Line) -> Hint:
 
 
 def _tactics(line: Line) -> tuple[str, ...]:
-    """Return our block-scaled tactics of a tile: the same waves and stages first, unsplit before split, by rank."""
+    """Return our block-scaled tactics of a tile: in Triton first, then the same waves and stages, unsplit, by rank."""
     if line.tile is None:
         return ()
 
-    def distance(tactic: Tactic) -> tuple[bool, bool, bool, int, str]:
+    def distance(tactic: Tactic) -> tuple[bool, bool, bool, bool, int, str]:
         schedule = tactic.schedule
         return (
+            tactic.kernel.language != "triton",  # waves and stages mean another thing in a kernel with its own copiers
             line.waves is not None and schedule.waves != line.waves,
             line.stages is not None and schedule.stages != line.stages,
             (schedule.split_k or 1) > 1,  # neither source splits k

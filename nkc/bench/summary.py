@@ -15,10 +15,11 @@ class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class PeerTime(_Struct, frozen=True, kw_only=True):
-    """A peer's microseconds in one cell. published_us, factor, scaled_by: of one that was not timed here."""
+    """A peer's microseconds in one cell. tactic: our plain tile. The last three: of one that was not timed here."""
 
     name: str
     us: float
+    tactic: bool = False
     published_us: float | None = None
     factor: float | None = None
     scaled_by: str | None = None
@@ -27,8 +28,9 @@ class PeerTime(_Struct, frozen=True, kw_only=True):
 class CellLine(_Struct, frozen=True, kw_only=True):
     """One cell: ours, every peer that follows the contract's rule, and the best peer's time over ours.
 
-    over_unscaled: the same with published times as they were published. over_timed: over the best that was timed here.
-    Ratios are null where no speed-up may be printed; `refused` says why. rule: how the contract lets sums be made.
+    others: what adds by another rule than the contract's, shown and never the best peer. over_unscaled: the same with
+    published times as they were published. over_timed: over the best that was timed here. Ratios are null where no
+    speed-up may be printed; `refused` says why. rule: how the contract lets sums be made.
     """
 
     cell: str
@@ -38,10 +40,23 @@ class CellLine(_Struct, frozen=True, kw_only=True):
     us: float | None
     of_floor: float | None
     peers: tuple[PeerTime, ...]
+    others: tuple[PeerTime, ...]
     over: float | None
     over_unscaled: float | None
     over_timed: float | None
     refused: str | None
+
+
+class Versus(_Struct, frozen=True, kw_only=True):
+    """One peer over all cells that it has a time in: its time over ours, the geometric mean.
+
+    same_rule: it adds as the contract asks; where not, it is another product that is faster or slower.
+    """
+
+    name: str
+    over: float
+    cells: int
+    same_rule: bool
 
 
 class RowsLine(_Struct, frozen=True, kw_only=True):
@@ -56,6 +71,7 @@ class RowsLine(_Struct, frozen=True, kw_only=True):
     over_timed: float | None
     worst: float | None
     worst_cell: str | None
+    versus: tuple[Versus, ...]
 
 
 class Summary(_Struct, frozen=True, kw_only=True):
@@ -77,7 +93,7 @@ def summarise(found: Sequence[Measurements]) -> Summary:
         rows += [_rows_line(rule, number, [line for line in own if line.rows == number]) for number in numbers]
         if len(numbers) > 1:
             rows.append(_rows_line(rule, None, own))
-    used = any(peer.published_us is not None for line in lines for peer in line.peers)
+    used = any(peer.published_us is not None for line in lines for peer in (*line.peers, *line.others))
     return Summary(published=read_published().source if used else None, rows=tuple(rows), cells=tuple(lines))
 
 
@@ -85,12 +101,19 @@ def line_of(record: Record, session: Session) -> CellLine:
     """Return what may be said of one record."""
     said = compare(record)
     ours = said.candidate.latency.median_us if said.candidate is not None and said.candidate.latency else None
-    listed = [peer for peer in peers(record, session) if peer.same_rule]
+    published = peers(record, session)
+    listed = [peer for peer in published if peer.same_rule]
     timed = [
-        PeerTime(name=route.name, us=route.latency.median_us)
+        PeerTime(name=route.name, us=route.latency.median_us, tactic=route.tactic)
         for route in record.routes
         if route.latency is not None and is_rival(record, route) and route != said.candidate
     ]
+    others = [
+        PeerTime(name=route.name, us=route.latency.median_us)
+        for route in record.routes
+        if route.latency is not None and not route.tactic and not route.same_rule and route.gate and route.gate.passed
+    ]
+    others += [_published(peer) for peer in published if not peer.same_rule]
     allowed = ours is not None and (said.refused is None or (not timed and bool(listed)))
     return CellLine(
         cell=record.cell,
@@ -99,7 +122,8 @@ def line_of(record: Record, session: Session) -> CellLine:
         candidate=said.candidate.name if said.candidate is not None else None,
         us=ours,
         of_floor=_shown(said.of_floor),
-        peers=tuple(sorted((*timed, *map(_published, listed)), key=lambda peer: (peer.us, peer.name))),
+        peers=_ordered([*timed, *map(_published, listed)]),
+        others=_ordered(others),
         over=_over(ours, [*(peer.us for peer in timed), *(peer.us for peer in listed)]) if allowed else None,
         over_unscaled=_over(ours, [*(peer.us for peer in timed), *(peer.published_us for peer in listed)])
         if allowed
@@ -107,6 +131,27 @@ def line_of(record: Record, session: Session) -> CellLine:
         over_timed=_shown(said.speed_up),
         refused=None if allowed else said.refused,
     )
+
+
+def _ordered(found: Iterable[PeerTime]) -> tuple[PeerTime, ...]:
+    return tuple(sorted(found, key=lambda peer: (peer.us, peer.name)))
+
+
+def _versus(lines: Sequence[CellLine]) -> tuple[Versus, ...]:
+    """Return every peer by name, ours and plain tiles apart, the hardest to beat first."""
+    ratios: dict[tuple[str, bool], list[float]] = {}
+    for line in lines:
+        if line.us is None or line.refused is not None:
+            continue
+        for same, found in ((True, line.peers), (False, line.others)):
+            for peer in found:
+                if not peer.tactic:
+                    ratios.setdefault((peer.name, same), []).append(peer.us / line.us)
+    listed = [
+        Versus(name=name, over=_shown(_mean(seen)) or 0.0, cells=len(seen), same_rule=same)
+        for (name, same), seen in ratios.items()
+    ]
+    return tuple(sorted(listed, key=lambda each: (not each.same_rule, each.over, each.name)))
 
 
 def _published(peer: Peer) -> PeerTime:
@@ -132,6 +177,7 @@ def _rows_line(rule: str, rows: int | None, lines: Sequence[CellLine]) -> RowsLi
         over_timed=_mean(line.over_timed for line in lines),
         worst=worst.over if worst else None,
         worst_cell=worst.cell if worst else None,
+        versus=_versus(lines),
     )
 
 

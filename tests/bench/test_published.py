@@ -94,7 +94,7 @@ def test_a_peer_of_another_rule_is_no_peer() -> None:
     assert not peers(strict, H200)[0].same_rule
     (line,) = said(strict).cells
     assert (line.over, line.peers) == (None, ())
-    assert said(strict).published is None
+    assert next((peer.name, peer.published_us) for peer in line.others) == ("DeepGEMM", DEEP_US)
 
 
 def test_a_red_gate_prints_no_ratio() -> None:
@@ -117,6 +117,16 @@ def test_means_are_geometric_by_rows_and_the_worst_cell_is_named() -> None:
     assert every.cells == 3
     assert sixteen.worst == min(ratios)
     assert sixteen.worst_cell == found.cells[ratios.index(min(ratios))].cell
+
+
+def test_every_peer_is_named_with_its_own_mean_and_its_rule() -> None:
+    scale = route("cuBLASLt block-scaled", CUBLASLT_US)
+    wide = route("torch.matmul bf16", 16.0, same_rule=False)
+    (line,) = said(cell(scale, wide)).rows
+    named = {each.name: (each.over, each.same_rule, each.cells) for each in line.versus}
+    assert named["torch.matmul bf16"] == (2.0, False, 1)
+    assert named["DeepGEMM"] == (pytest.approx(DEEP_US / 8.0, rel=1e-3), True, 1)
+    assert [each.same_rule for each in line.versus] == [True, True, True, False]
 
 
 def test_what_is_said_beside_records_is_never_kept(tmp_path) -> None:

@@ -96,6 +96,7 @@ def _means(said: "Summary") -> "Table":
         "published unscaled",
         "over what was timed",
         "worst cell",
+        "over each",
     )
     for line in said.rows:
         ratios = (line.of_floor, line.over, line.over_unscaled, line.over_timed)
@@ -106,6 +107,9 @@ def _means(said: "Summary") -> "Table":
             str(line.cells),
             *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
             worst,
+            ", ".join(
+                f"{each.name}{'' if each.same_rule else ' (another rule)'} {each.over:.2f}" for each in line.versus
+            ),
         )
     return drawn
 
