@@ -24,8 +24,18 @@ from nkc.tactics.dense.proofs import skinny_proofs
 from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
 from nkc.tactics.dense.tma import BLOCK_K, scales_by_tma
 from nkc.tactics.hardware import LdsFits, TargetHas
-from nkc.tactics.predicate import AtLeast, Predicate, Serves, at_most, dtypes, equals, multiple_of, one_of
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+from nkc.tactics.predicate import (
+    AtLeast,
+    ConstantOperands,
+    Predicate,
+    Serves,
+    at_most,
+    dtypes,
+    equals,
+    multiple_of,
+    one_of,
+)
+from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
 
 GROUP_ROWS = 64
 """Weight rows that a warpgroup multiplies at once."""
@@ -120,6 +130,9 @@ class Row(NamedTuple):
         tile = f"{self.tokens}x{self.weights}x{BLOCK_K}"
         return f"sm_90.dense.fp8_{self.family}_{tile}{detail}{'_ready' * self.ready}"
 
+
+MOST_DEPENDENT_TOKENS = 16
+"""Above, the time that dependent launch saves is a small part."""
 
 ROWS = (
     Row(50, 8, 64, 1, 2, 4),
@@ -273,7 +286,7 @@ def lower_cluster(contract: Contract, tactic: Tactic) -> Contract:
     return msgspec.structs.replace(lowered, arguments=operations.get("dense").arguments(lowered))
 
 
-def _requires(row: Row) -> tuple[Predicate, ...]:
+def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     dense = operations.get("dense")
     least = row.split * row.blocks * BLOCK_K
     rows = row.tokens * (TOKEN_TILES if row.tokens == GROUP_ROWS else 1)
@@ -302,6 +315,7 @@ def _requires(row: Row) -> tuple[Predicate, ...]:
         ScaleOffsetsFitInt32("a", OffsetUnit.ELEMENTS),
         LdsFits(row.lds_bytes),
         *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS if pointer not in ("bias", "workspace")),
+        *([ConstantOperands(("b", "b_scales", "bias"))] if dependent else []),
     )
 
 
@@ -310,14 +324,14 @@ def _combine(row: Row) -> Combine:
     return Combine.ASCENDING if row.split == 1 else Combine.FIXED_ORDER
 
 
-def _tactic(row: Row) -> Tactic:
+def _tactic(row: Row, *, dependent: bool) -> Tactic:
     copying = "tiles by TMA" if row.by_tma else "tiles copied by every thread"
     return Tactic(
-        name=row.name,
+        name=f"{row.name}{DEPENDENT if dependent else ''}",
         operation="dense",
         target="sm_90",
         rank=row.rank,
-        requires=_requires(row),
+        requires=_requires(row, dependent=dependent),
         guarantees=Guarantees(
             accumulate=Accumulate.TENSOR_CORE_FP8,
             combine=_combine(row),
@@ -344,4 +358,8 @@ def _tactic(row: Row) -> Tactic:
     )
 
 
-TACTICS = tuple(map(_tactic, ROWS))
+TACTICS = tuple(
+    _tactic(row, dependent=dependent)
+    for row in ROWS
+    for dependent in (False, True)[: 1 + (row.by_tma and row.tokens <= MOST_DEPENDENT_TOKENS)]
+)
