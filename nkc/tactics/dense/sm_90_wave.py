@@ -20,8 +20,8 @@ from nkc.tactics.dense.plan import ceil_div, lower_cluster, schedule, tile_of, t
 from nkc.tactics.dense.proofs import cluster_proofs
 from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tiled_requirements
 from nkc.tactics.hardware import LdsFits
-from nkc.tactics.predicate import AtLeast, Predicate, Serves, at_most
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+from nkc.tactics.predicate import AtLeast, ConstantOperands, Predicate, Serves, at_most
+from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
 
 _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1024  # of shared memory, for each CTA of a unit, by the system
@@ -94,6 +94,9 @@ class Row(NamedTuple):
         stages = self.stages * (self.stage_bytes + 2 * _BARRIER_BYTES)
         return stages + _BARRIER_BYTES + self.apart * self.sums_bytes
 
+
+MOST_DEPENDENT_ROWS = 64
+"""Above, the time that dependent launch saves is a small part."""
 
 ROWS = tuple(
     Row(62, tile_m, tile_n, split, ctas)
@@ -190,7 +193,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
     }
 
 
-def _requires(row: Row) -> tuple[Predicate, ...]:
+def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     return (
         *tiled_requirements(),
         Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
@@ -203,16 +206,17 @@ def _requires(row: Row) -> tuple[Predicate, ...]:
         ),
         *(offsets_fit_int32(operations.get("dense").operand(name), OffsetUnit.ELEMENTS) for name in ("a", "out")),
         LdsFits(row.lds_bytes),
+        *([ConstantOperands(("b", "b_scales", "bias"))] if dependent else []),
     )
 
 
-def _tactic(row: Row) -> Tactic:
+def _tactic(row: Row, *, dependent: bool) -> Tactic:
     return Tactic(
-        name=f"sm_90.dense.fp8_wave_{row.tile_m}x{row.tile_n}x{BLOCK_K}_{row.detail}",
+        name=f"sm_90.dense.fp8_wave_{row.tile_m}x{row.tile_n}x{BLOCK_K}_{row.detail}{DEPENDENT if dependent else ''}",
         operation="dense",
         target="sm_90",
         rank=row.rank,
-        requires=_requires(row),
+        requires=_requires(row, dependent=dependent),
         guarantees=Guarantees(
             accumulate=Accumulate.TENSOR_CORE_FP8,
             combine=Combine.ASCENDING if row.split == 1 else Combine.FIXED_ORDER,
@@ -236,4 +240,8 @@ def _tactic(row: Row) -> Tactic:
     )
 
 
-TACTICS = tuple(map(_tactic, ROWS))
+TACTICS = tuple(
+    _tactic(row, dependent=dependent)
+    for row in ROWS
+    for dependent in (False, True)[: 1 + (row.tile_m <= MOST_DEPENDENT_ROWS)]
+)
