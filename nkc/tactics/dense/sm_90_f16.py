@@ -50,23 +50,20 @@ class Turns(StrEnum):
 
 
 class Row(NamedTuple):
-    """One tile. cluster: CTAs that share a tile of A. early: codes of the next rows are read under running products."""
+    """One tile. early: codes of the next rows are read under running products."""
 
     rank: int
     tile_m: int
     tile_n: int
-    cluster: int = 1
     early: bool = False
     turns: Turns = Turns.NONE
 
 
 ROWS = (
-    Row(202, 256, 128, cluster=2, turns=Turns.HALF),
-    Row(203, 256, 128, turns=Turns.HALF),
-    Row(204, 128, 128, early=True, turns=Turns.ISSUED),
-    Row(205, 128, 192),
-    Row(206, 128, 64, early=True, turns=Turns.ISSUED),
-    Row(207, 256, 64, early=True, turns=Turns.HALF),
+    Row(202, 256, 128, turns=Turns.HALF),
+    Row(203, 256, 64, early=True, turns=Turns.HALF),
+    Row(204, 128, 192),
+    Row(205, 128, 64, early=True, turns=Turns.ISSUED),
 )
 
 
@@ -91,10 +88,10 @@ def _lds_bytes(row: Row) -> int:
 
 
 def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, TensorMap]:
-    """Return the maps: 128-byte swizzled tiles, of which a CTA of a pair copies half of A; M-major scales."""
+    """Return the maps: 128-byte swizzled tiles, and M-major scales."""
     del tactic
     maps = {
-        "a": TensorMap(box=(row.tile_m // row.cluster, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+        "a": TensorMap(box=(row.tile_m, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
         "b": TensorMap(box=(row.tile_n, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
     }
     if scales_by_tma(contract):
@@ -132,10 +129,9 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "held_items": 1 if many > 208 else ceil_div(tile_n // 16, CONVERTERS),
         "turns": row.turns.value,
         "parts": tile_m // (64 * GROUPS),
-        "cluster": row.cluster,
         "early": row.early,
-        "walkers": contract.launch.grid[0] // row.cluster,
-        "column_tiles": ceil_div(n_tiles, row.cluster),
+        "walkers": contract.launch.grid[0],
+        "column_tiles": n_tiles,
         "group_m": GROUP_M,
         "k_blocks": contract.exact("k") // BLOCK_K,
         "last_scale_row": ceil_div(n, BLOCK_K) - 1,
@@ -147,7 +143,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "b_bytes": tile_n * BLOCK_K,
         "stage_bytes": _stage_bytes(row) - (0 if by_tma else tile_m * DType.FP32.size_bytes),
         "scale_rows": ceil_div(tile_m, CONVERTERS * 32),
-        "releases": 4 * GROUPS * row.cluster + CONVERTERS,
+        "releases": 4 * GROUPS + CONVERTERS,
         "at_b": at_b,
         "at_f16": at_f16,
         "at_scales": at_scales,
@@ -173,7 +169,7 @@ def _requires(row: Row) -> tuple[Predicate, ...]:
 
 def _tactic(row: Row) -> Tactic:
     stages = _stages(row)
-    detail = "_pair" * (row.cluster == 2) + "_early" * row.early
+    detail = "_early" * row.early
     return Tactic(
         name=f"sm_90.dense.fp8_f16_{row.tile_m}x{row.tile_n}x{BLOCK_K}_s{stages}{detail}",
         operation="dense",
@@ -187,7 +183,7 @@ def _tactic(row: Row) -> Tactic:
             graph_capture=True,
         ),
         schedule=schedule((row.tile_m, row.tile_n, BLOCK_K), waves=4 * (1 + GROUPS), stages=stages),
-        lower=partial(lower_persistent, cluster=(1, row.cluster)),
+        lower=lower_persistent,
         kernel=Kernel(
             template="cuda/dense_fp8_f16.cu.j2",
             constants=partial(constants, row=row),

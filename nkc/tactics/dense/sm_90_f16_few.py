@@ -88,12 +88,10 @@ class Row(NamedTuple):
 ROWS = tuple(
     Row(rank, tokens, weights, split, converters=converters, ctas=ctas)
     for rank, tokens, weights, converters, ctas, splits in (
-        (211, 16, 128, 1, 2, (1, 2, 4, 8)),
-        (212, 16, 64, 1, 3, (1, 2, 4, 8)),
-        (213, 32, 128, 1, 2, (1, 2, 4)),
-        (213, 32, 64, 1, 3, (1, 2, 4, 8)),
-        (214, 64, 64, 2, 2, (1, 2, 4, 8)),
-        (215, 64, 128, 2, 1, (1, 2, 4)),
+        (211, 16, 128, 1, 2, (4,)),
+        (212, 32, 64, 1, 3, (4,)),
+        (213, 64, 64, 2, 2, (1, 2, 4)),
+        (214, 64, 128, 2, 1, (2, 4)),
     )
     for split in splits
 )
