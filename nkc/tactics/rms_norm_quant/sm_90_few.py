@@ -27,16 +27,10 @@ class Row(NamedTuple):
 ROWS = (
     Row(1, 1, 8),
     Row(2, 1, 16),
-    Row(3, 1, 20),
-    Row(3, 2, 10),
-    Row(4, 1, 28),
-    Row(4, 2, 14),
-    Row(4, 4, 7),
-    Row(5, 1, 32),
-    Row(6, 3, 23),
-    Row(6, 4, 17),
-    Row(6, 8, 9),
+    Row(3, 4, 7),
+    Row(4, 8, 9),
 )
+"""On one H200 these took least for 2048, 4096, up to 7168, and 17408 columns, of eleven shapes."""
 
 
 def _columns(row: Row) -> int:
