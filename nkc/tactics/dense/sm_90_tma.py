@@ -50,7 +50,6 @@ ROWS = (
     Row(64, 256, 128, cluster=2),
     Row(65, 128, 160),
     Row(66, 128, 64, ahead=True),
-    Row(67, 128, 96, ahead=True),
 )
 
 
@@ -101,13 +100,13 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
     tile_m, tile_n, _ = tile_of(tactic)
     n, m = contract.exact("n"), contract.shape["m"]
     stages, groups, piece = _stages(row), _groups(row), _piece(row)
-    m_tiles, n_tiles = tiles(contract, tactic)
+    _, n_tiles = tiles(contract, tactic)
     sums = tile_n // 2
     two = BLOCK_K % tile_n != 0 and tile_n % BLOCK_K != 0
     scale_width = gcd(tile_n, BLOCK_K) if two else tile_n
     at_b = stages * tile_m * BLOCK_K
     at_pieces = at_b + stages * tile_n * BLOCK_K
-    at_scales = at_pieces + tile_m * tile_n * _RESULT_BYTES
+    at_scales = at_pieces + row.tile_m * row.tile_n * _RESULT_BYTES
     maps, by_tma = tensor_maps(contract, tactic, row=row), scales_by_tma(contract)
     return {
         "symbol": symbol(contract, tactic),
@@ -124,12 +123,11 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "cluster": row.cluster,
         "walkers": contract.launch.grid[0] // row.cluster,
         "column_tiles": ceil_div(n_tiles, row.cluster),
-        "streamed": m_tiles == 1,
         "group_m": GROUP_M,
         "k_blocks": contract.exact("k") // BLOCK_K,
-        "filled": min(stages, contract.exact("k") // BLOCK_K),
         "last_scale_row": ceil_div(n, BLOCK_K) - 1,
         "ahead": row.ahead,
+        "dependent": tactic.dependent,
         "two_scale_rows": two,
         "scale_width": scale_width,
         "scale_columns": tile_n // scale_width,
