@@ -51,6 +51,8 @@ def test_strides_of_scales_are_those_of_their_layout() -> None:
     some = put(proof, "$.shape.m", Bounded(min=0, max=99))
     columns = tma.activation_scales(_with_scales(some, Layout.M_MAJOR, MultipleOf(multiple_of=1)))
     assert (columns["a_scale_row_stride"], columns["a_scale_block_stride"]) == ("1", "m")
+    pairs = tma.activation_scales(_with_scales(some, Layout.M_MAJOR, MultipleOf(multiple_of=2)))
+    assert pairs["a_scale_block_stride"] == "((m + 1) / 2 * 2)"  # in C++ `//` would start a comment
 
 
 @pytest.mark.parametrize("row", sm_90_wave.ROWS, ids=str)

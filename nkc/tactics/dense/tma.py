@@ -26,9 +26,14 @@ def activation_scales(contract: Contract) -> Mapping[str, object]:
     row_stride, block_stride = scale_strides(contract)
     return {
         "scales_by_tma": scales_by_tma(contract),
-        "a_scale_row_stride": row_stride,
-        "a_scale_block_stride": block_stride,
+        "a_scale_row_stride": _in_c(row_stride),
+        "a_scale_block_stride": _in_c(block_stride),
     }
+
+
+def _in_c(expression: str) -> str:
+    """Return a Python expression of positive integers as C++ writes it: there, `//` starts a comment."""
+    return expression.replace("//", "/")
 
 
 def tiled_requirements() -> tuple[Predicate, ...]:
