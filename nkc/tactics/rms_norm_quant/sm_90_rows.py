@@ -1,7 +1,8 @@
-"""rms_norm_quant on sm_90 in CUDA C++, many rows: as many warps as a row needs, the next rows on their way meanwhile.
+"""rms_norm_quant on sm_90 in CUDA C++, many rows: as many warps as a row needs, the next row on its way meanwhile.
 
-32 columns a thread, all of one group: the largest magnitude crosses four threads, and the products with the weight are
-made before the root is known, so that an element costs seven instructions and no register waits for a row.
+32 columns a thread, all of one group: the largest magnitude crosses four threads. Products with the weight are made
+before the root is known, which is one factor of the row. A CTA has few neighbouring rows, and CTAs start in order:
+ones that walk over all rows with a stride were 12 % slower (one H200, 16384 x 7168).
 """
 
 from collections.abc import Mapping
