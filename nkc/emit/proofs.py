@@ -1,5 +1,7 @@
 """The proof sets as code: each proof's digest, the files that decide it, and the index that is committed."""
 
+from functools import cache
+
 from nkc.emit import render
 from nkc.emit.explain import encode
 from nkc.ir import canonical, operations
@@ -31,9 +33,14 @@ _PACKAGES = {"triton": ("triton", "triton"), "cuda": ("nvrtc", "nvidia-cuda-nvrt
 
 def installed_toolchain(tactic: Tactic) -> str | None:
     """Return the compiler that a build of this tactic would use here, as records name it; None where there is none."""
+    return _installed(*_PACKAGES[tactic.kernel.language])
+
+
+@cache
+def _installed(name: str, package: str) -> str | None:
+    """Return a compiler's name with its version. What is installed is looked up once a process."""
     from importlib.metadata import PackageNotFoundError, version
 
-    name, package = _PACKAGES[tactic.kernel.language]
     try:
         return f"{name} {version(package)}"
     except PackageNotFoundError:
