@@ -11,6 +11,7 @@ from nkc.tactics.evidence import FOLDER, Book, Index, IndexEntry
 from nkc.tactics.tactic import Lowered, Tactic
 
 _EVERY_KERNEL = ("nkc/emit/render.py", "nkc/emit/digest.py", "nkc/emit/include.py", "nkc/emit/templates.py")
+_EVERY_CUDA_KERNEL = ("nkc/tactics/cuda.py",)
 
 
 def code_digests(tactic: Tactic) -> dict[str, str]:
@@ -49,7 +50,7 @@ def _installed(name: str, package: str) -> str | None:
 
 def deciding_files(tactic: Tactic) -> tuple[str, ...]:
     """Return every file that can move one of the tactic's code digests, sorted by name."""
-    names = set(_EVERY_KERNEL)
+    names = {*_EVERY_KERNEL, *(_EVERY_CUDA_KERNEL if tactic.kernel.language == "cuda" else ())}
     names.update({f"nkc/ir/operations/{tactic.operation}.py", f"nkc/ir/targets/{tactic.target}.py"})
     names.update(f"nkc/ir/epilogues/{kind}.py" for kind in operations.get(tactic.operation).epilogues)
     names.update(tactic.kernel.decided_by)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nkc.tactics.silu_mul_quant.sm_90_cuda import CONSTANTS
+from nkc.tactics.silu_mul_quant.sm_90 import CONSTANTS
 from nkc.verify.bounds import U
 from nkc.verify.numbers import bf16, fp32
 from nkc.verify.oracles.epilogues import silu

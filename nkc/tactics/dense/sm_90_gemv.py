@@ -16,8 +16,9 @@ from typing import NamedTuple
 from nkc.ir import operations
 from nkc.ir.contract import Accumulate, Combine, Contract, DType, Layout
 from nkc.ir.scales import leading_extent
+from nkc.tactics import cuda
 from nkc.tactics.addressing import Aligned, OffsetUnit, offsets_fit_int32
-from nkc.tactics.dense import cuda, wave
+from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import lower, schedule, tile_of
 from nkc.tactics.dense.proofs import gemv_proofs

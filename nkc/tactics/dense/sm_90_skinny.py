@@ -16,8 +16,9 @@ import msgspec
 from nkc.ir import operations, targets
 from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout, MultipleOf, Workspace
 from nkc.ir.launch import TensorMap
+from nkc.tactics import cuda
 from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, offsets_fit_int32
-from nkc.tactics.dense import cuda, wave
+from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import WORKSPACE_ALIGNMENT, ceil_div, lower, schedule, tiles
 from nkc.tactics.dense.proofs import skinny_proofs

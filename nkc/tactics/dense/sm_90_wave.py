@@ -13,8 +13,9 @@ from typing import NamedTuple
 from nkc.ir import operations, targets
 from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType
 from nkc.ir.launch import TensorMap
+from nkc.tactics import cuda
 from nkc.tactics.addressing import OffsetUnit, offsets_fit_int32
-from nkc.tactics.dense import cuda, wave
+from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import ceil_div, lower_cluster, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import cluster_proofs

@@ -4,16 +4,14 @@ from collections.abc import Mapping
 
 from nkc.ir.contract import Contract, DType, Reduce, Weight
 from nkc.ir.quantising import GROUP
+from nkc.tactics import cuda
 from nkc.tactics.addressing import OffsetUnit
-from nkc.tactics.dense import cuda
 from nkc.tactics.predicate import Predicate, Serves, at_most, dtypes, one_of
-from nkc.tactics.quantising.constants import DECIDING_FILES, rows_text, rules, scale_place, symbol
+from nkc.tactics.quantising.constants import rows_text, rules, scale_place, symbol
 from nkc.tactics.quantising.requirements import few_rows, quantised, tensors
 from nkc.tactics.tactic import Tactic
 
 OPTIONS = cuda.OPTIONS
-
-DECIDED_BY = (*DECIDING_FILES, "nkc/tactics/dense/cuda.py")
 
 COLUMNS = 8
 """Columns of bf16 in one 16-byte access."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from nkc.ir.contract import Bounded, Contract, Reduce, Schedule, dim_max
-from nkc.tactics.quantising.constants import ceil_div, lower
+from nkc.tactics.quantising.constants import DECIDING_FILES, ceil_div, lower
 from nkc.tactics.rms_norm_quant import cuda, kernel
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
 
@@ -71,7 +71,7 @@ def _tactic(row: Row) -> Tactic:
             constants=partial(_constants, row=row),
             options={**cuda.OPTIONS, "dynamic_lds_bytes": 0},
             pattern=CodePattern(matrix=(), at_least=0, fp32_fma=8),
-            decided_by=cuda.DECIDED_BY,
+            decided_by=DECIDING_FILES,
         ),
         proofs=partial(kernel.proofs, row=shape, codes=True, longest=columns),
         note=f"{row.split} CTAs of {row.warps} warps a row, 8 columns a thread",

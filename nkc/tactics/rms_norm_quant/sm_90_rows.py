@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nkc.ir import targets
 from nkc.ir.contract import Bounded, Contract, DType, Reduce, Schedule, dim_max
-from nkc.tactics.quantising.constants import ceil_div, lower
+from nkc.tactics.quantising.constants import DECIDING_FILES, ceil_div, lower
 from nkc.tactics.rms_norm_quant import cuda, kernel
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
 
@@ -119,7 +119,7 @@ def _tactic(row: Row) -> Tactic:
             constants=partial(_constants, row=row),
             options={**cuda.OPTIONS, "dynamic_lds_bytes": lds_bytes(row)},
             pattern=CodePattern(matrix=(), at_least=0, fp32_fma=8 * VECTORS),
-            decided_by=cuda.DECIDED_BY,
+            decided_by=DECIDING_FILES,
         ),
         proofs=partial(kernel.proofs, row=shape, codes=True, longest=columns),
         note=f"{row.warps} warps a row, {row.ctas} CTAs a multiprocessor, rows ahead by bulk copies",

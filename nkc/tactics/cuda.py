@@ -1,4 +1,4 @@
-"""What dense kernels in CUDA C++ share: their parameters as declared, their epilogue, and how one result is stored."""
+"""What kernels in CUDA C++ share: their parameters as declared, their epilogue, and how one result is stored."""
 
 from collections.abc import Mapping
 
