@@ -91,22 +91,40 @@ def _intervals(contracts: list[Measured], problems: list[str]) -> list[tuple[tup
 def _order(group: list[Measured]) -> tuple[str, ...]:
     """Return the tactics that were timed whole somewhere in the group, by the geometric mean of their ratios.
 
-    A ratio is the time over the fastest one's in the same record; where a tactic was cut short, its first look counts.
-    A contract whose rule does not admit a tactic says nothing of it. Kept is what is near the fastest in some record:
-    what wins under a strict rule may be far behind where a looser one admits more. With dependent launch a kernel has a
-    place of its own, since other tiles win there; it goes first where nothing tells the two apart.
+    A ratio is the time over the fastest one's at the same rows; where a tactic was cut short, its first look counts.
+    Times of two records are brought together by a baseline that both have, so that what wins under a strict rule stands
+    where it belongs among what a looser one admits. Kept is what is near the fastest in some record. With dependent
+    launch a kernel has a place of its own, since other tiles win there, and the first of two that nothing tells apart.
     """
-    ratios: dict[str, list[float]] = {}
-    whole: set[str] = set()
+    by_rows: dict[tuple[tuple[str, int], ...], list[Record]] = {}
     for record in (record for each in group for record in each.records):
-        times = {route.name: time for route in record.routes if (time := _time(route)) is not None}
-        whole.update(route.name for route in record.routes if _counts(route))
-        least = min(times.values(), default=1.0)
-        for name, time in times.items():
-            ratios.setdefault(name, []).append(time / least)
-    means = {name: math.exp(sum(map(math.log, seen)) / len(seen)) for name, seen in ratios.items()}
-    kept = [name for name, seen in ratios.items() if name in whole and min(seen) <= NEAR]
+        by_rows.setdefault(tuple(sorted(record.dims.items())), []).append(record)
+    ratios: dict[str, list[float]] = {}
+    kept: set[str] = set()
+    for records in by_rows.values():
+        together = _together(records)
+        least = min((time for times in together for time in times.values()), default=1.0)
+        for record, times in zip(records, together, strict=True):
+            near = NEAR * min(times.values(), default=1.0)
+            kept.update(route.name for route in record.routes if _counts(route) and times[route.name] <= near)
+            for name, time in times.items():
+                ratios.setdefault(name, []).append(time / least)
+    means = {name: math.exp(sum(map(math.log, ratios[name])) / len(ratios[name])) for name in kept}
     return tuple(sorted(kept, key=lambda name: (means[name], not name.endswith(DEPENDENT), name)))
+
+
+def _together(records: list[Record]) -> list[dict[str, float]]:
+    """Return the tactics' times of each record in one unit: a baseline that all of them timed, else microseconds."""
+    baselines = [
+        {route.name: route.latency.median_us for route in record.routes if not route.tactic and route.latency}
+        for record in records
+    ]
+    shared = sorted(set.intersection(*map(set, baselines)))
+    units = [found[shared[0]] if shared else 1.0 for found in baselines]
+    return [
+        {route.name: time / unit for route in record.routes if (time := _time(route)) is not None}
+        for record, unit in zip(records, units, strict=True)
+    ]
 
 
 def _time(route: Route) -> float | None:

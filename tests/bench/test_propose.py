@@ -85,6 +85,17 @@ def test_two_rules_at_one_m_share_a_row_and_both_records_stand_behind_it() -> No
     assert len(row.records) == 2
 
 
+def test_what_wins_under_a_strict_rule_stands_where_it_belongs_among_what_a_looser_one_admits() -> None:
+    slow = "sm_90.dense.fp8_as_f16_64x64x128_w4_s4"
+    matmul = route("torch.matmul bf16", 10.0, same_rule=False)
+    loose = record(contract({**SHAPE, "$.shape.m": 64}), (route(A, 6.0, digest="a"), route(B, 8.0, digest="b"), matmul))
+    strict = record(
+        contract({**SHAPE, "$.shape.m": 64, "$.numerics.accumulate": "matrix_unit_fp32"}),
+        (route(slow, 7.0, digest="e"), route("torch.matmul bf16", 5.0, same_rule=False)),  # a session twice as fast
+    )
+    assert rows(loose, strict)[0].order == (A, B, slow)
+
+
 def test_a_range_is_judged_over_every_value_that_was_measured() -> None:
     whole = {"$.shape.m": {"min": 0, "max": 64}}
     one = contract({**SHAPE, **whole})
