@@ -68,23 +68,27 @@ def cxx_tokens(text: str, *, symbol: str) -> Iterator[tuple[str, str]]:
     while at < len(spliced):
         found = _CXX.match(spliced, at)
         kind = found.lastgroup if found is not None else None
-        line = spliced.count("\n", 0, at) + 1
         if found is None or kind is None:
-            raise ToolError(f"{symbol}: line {line}: {spliced[at]!r} starts no token of C++ (mend its template)")
-        at = found.end()
+            raise ToolError(f"{_line(symbol, spliced, at)}: {spliced[at]!r} starts no token of C++ (mend its template)")
+        start, at = at, found.end()
         match kind:
             case "silent":
                 continue
             case "raw":
-                raise ToolError(f"{symbol}: line {line}: a raw string in a kernel (write it with escapes)")
+                raise ToolError(f"{_line(symbol, spliced, start)}: a raw string in a kernel (write it with escapes)")
             case "directive":
                 words = re.sub(r"//.*|/\*.*?\*/", " ", found.group()[1:]).split()
                 if not words or words[0] not in _DIRECTIVES:
-                    said = found.group().strip()
-                    raise ToolError(f"{symbol}: line {line}: `{said}` in a kernel (let the template place it)")
+                    said, where = found.group().strip(), _line(symbol, spliced, start)
+                    raise ToolError(f"{where}: `{said}` in a kernel (let the template place it)")
                 yield kind, " ".join(words)
             case _:
                 yield kind, found.group()
+
+
+def _line(symbol: str, text: str, at: int) -> str:
+    """Return where something is wrong, for an error's beginning."""
+    return f"{symbol}: line {text.count(chr(10), 0, at) + 1}"
 
 
 def code_digest(

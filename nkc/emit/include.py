@@ -5,6 +5,7 @@ The byte hash of a closure changes with every byte and name of its files; the co
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from networkx import DiGraph
 
 
+@lru_cache(maxsize=256)
 def references(name: str, text: str) -> tuple[str, ...]:
     """Return the templates that a template includes, imports or extends, sorted.
 

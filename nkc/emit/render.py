@@ -1,6 +1,7 @@
 """Rendering: a lowered contract and its tactic's template become one self-contained source with its digests."""
 
 import keyword
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from nkc.ir.errors import ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from jinja2 import Environment
 
     from nkc.tactics.tactic import Lowered, Tactic
 
@@ -53,16 +56,23 @@ def parameter(argument: Argument, tactic: "Tactic", maps: "Collection[str]" = ()
     )
 
 
+@lru_cache(maxsize=64)
+def _loaded(folder: str, texts: tuple[tuple[str, str], ...]) -> "Environment":
+    """Return an environment that holds one closure, whose templates it compiles once."""
+    from jinja2 import DictLoader
+
+    return templates.environment(folder).overlay(loader=DictLoader(dict(texts)))
+
+
 def place(name: str, texts: "Mapping[str, str]", constants: "Mapping[str, object]") -> str:
     """Return a template with its constants placed; texts: of it and of all that it includes, by name.
 
     Raises ToolError for a constant that is not given.
     """
-    from jinja2 import DictLoader, UndefinedError
+    from jinja2 import UndefinedError
 
-    environment = templates.environment(name.partition("/")[0]).overlay(loader=DictLoader(texts))
     try:
-        return environment.get_template(name).render(constants)
+        return _loaded(name.partition("/")[0], tuple(texts.items())).get_template(name).render(constants)
     except UndefinedError as error:
         raise ToolError(f"templates/{name}: {error.message} (the tactic has to give it)") from None
 
