@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RECIPE = "bench: normal, log-normal rows, amax/448 per block"
 L2_TIMES = 4
 MOST_COPIES = 96
+"""However small a cell is: below 2.5 MiB its copies exceed the L2 less than four times, as its record says."""
+
 LARGEST_CODE = 448.0
 
 
@@ -30,7 +32,7 @@ class Copy:
 
 
 def copies_wanted(cell: Cell, l2_bytes: int) -> int:
-    """Return how many copies of everything exceed the L2 four times; at least two."""
+    """Return how many copies of everything exceed the L2 four times; at least two, and no more than 96."""
     return min(MOST_COPIES, max(2, -(-L2_TIMES * l2_bytes // cell.bytes) + 1))
 
 

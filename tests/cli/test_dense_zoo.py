@@ -10,6 +10,7 @@ from nkc.emit.toolchains.by_language import Toolchains
 from nkc.ir.contract import Contract
 from nkc.tactics import Policy, select
 from nkc.tactics.catalogue import tactics_of
+from nkc.tactics.tactic import DEPENDENT
 from tests.fixtures.contracts import bf16, contract
 from tests.fixtures.toolchain import nvrtc_is_installed
 
@@ -28,17 +29,23 @@ def toolchain():
 
 
 def admitted(tactic) -> Contract:
-    """Return a contract of the shape that the tactic admits: the first of a few rows, dtypes and rules."""
+    """Return a contract of the shape that the tactic admits: the first of a few rows, dtypes and rules.
+
+    A tactic for single k has the least of its proofs instead of 7168.
+    """
+    k = 7168 if "_whole" not in tactic.name else min(proof.exact("k") for proof in tactic.proofs(tactic))
+    dependent = tactic.name.endswith(DEPENDENT)
     for m in (1, 16, 64, 2048):
         for accumulate in ("matrix_unit_fp32", "tensor_core_fp8"):
             for combine in ("ascending", "fixed_order"):
                 edits = {
                     "$.target.arch": tactic.target,
-                    "$.shape": {"m": m, "n": 576, "k": 7168},
+                    "$.shape": {"m": m, "n": 576, "k": k},
                     "$.numerics": {"accumulate": accumulate, "combine": combine},
                 }
                 scales = {"$.scales.a.layout": "m_major", "$.scales.a.leading_dim": {"multiple_of": 4}}
-                for chosen in (contract(edits), contract({**edits, **scales}), contract(bf16(edits))):
+                fp8 = {**edits, "$.properties.constant": ["b", "b_scales"]} if dependent else edits
+                for chosen in (contract(fp8), contract({**fp8, **scales}), contract(bf16(edits))):
                     policy = Policy(allow_experimental=True, only_tactic=tactic.name)
                     if select(chosen, policy).selected is not None:
                         return chosen
