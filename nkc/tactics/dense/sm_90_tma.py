@@ -18,7 +18,7 @@ from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import GROUP_M, symbol
 from nkc.tactics.dense.plan import ceil_div, lower_persistent, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import tma_proofs
-from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tiled_requirements
+from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tile_maps, tiled_requirements
 from nkc.tactics.hardware import LdsFits
 from nkc.tactics.predicate import Predicate, Serves
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
@@ -82,12 +82,7 @@ def _lds_bytes(row: Row) -> int:
 def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, TensorMap]:
     """Return the maps: 128-byte swizzled tiles, of which a CTA of a pair copies half of A; scales; bf16 pieces."""
     del tactic
-    maps = {
-        "a": TensorMap(box=(row.tile_m // row.cluster, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
-        "b": TensorMap(box=(row.tile_n, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
-    }
-    if scales_by_tma(contract):
-        maps["a_scales"] = TensorMap(box=(row.tile_m, 1), swizzle_bytes=0)
+    maps = tile_maps(contract, row.tile_m, row.tile_n, cluster=row.cluster)
     if contract.dtypes["out"] is DType.BF16:
         piece = _piece(row)
         maps["out"] = TensorMap(box=(GROUP_ROWS, piece), swizzle_bytes=_SWIZZLES[piece])

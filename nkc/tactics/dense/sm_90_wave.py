@@ -19,7 +19,7 @@ from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import ceil_div, lower_cluster, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import cluster_proofs
-from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tiled_requirements
+from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tile_maps, tiled_requirements
 from nkc.tactics.hardware import LdsFits
 from nkc.tactics.predicate import AtLeast, ConstantOperands, Predicate, Serves, at_most
 from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
@@ -124,13 +124,7 @@ ROWS = tuple(
 def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, TensorMap]:
     """Return the maps: 128-byte swizzled tiles, and scales where TMA can copy them."""
     del tactic
-    maps = {
-        "a": TensorMap(box=(row.tile_m, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
-        "b": TensorMap(box=(row.tile_n, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
-    }
-    if scales_by_tma(contract):
-        maps["a_scales"] = TensorMap(box=(row.tile_m, 1), swizzle_bytes=0)
-    return maps
+    return tile_maps(contract, row.tile_m, row.tile_n)
 
 
 def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, object]:

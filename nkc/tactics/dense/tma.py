@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from nkc.ir.contract import Contract, DType, Layout
+from nkc.ir.launch import TensorMap
 from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, ScalesPitch
 from nkc.tactics.dense.kernel import scale_strides
 from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
@@ -29,6 +30,20 @@ def activation_scales(contract: Contract) -> Mapping[str, object]:
         "a_scale_row_stride": _in_c(row_stride),
         "a_scale_block_stride": _in_c(block_stride),
     }
+
+
+def tile_maps(contract: Contract, tile_m: int, tile_n: int, *, cluster: int = 1) -> dict[str, TensorMap]:
+    """Return the maps of a block of k: 128-byte swizzled tiles, and A's scales where TMA can copy them.
+
+    cluster: CTAs that share a tile of A, each of which copies its part of it.
+    """
+    maps = {
+        "a": TensorMap(box=(tile_m // cluster, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+        "b": TensorMap(box=(tile_n, BLOCK_K), swizzle_bytes=128, l2_promotion_bytes=256),
+    }
+    if scales_by_tma(contract):
+        maps["a_scales"] = TensorMap(box=(tile_m, 1), swizzle_bytes=0)
+    return maps
 
 
 def _in_c(expression: str) -> str:
