@@ -29,8 +29,9 @@ class CellLine(_Struct, frozen=True, kw_only=True):
     """One cell: ours, every peer that follows the contract's rule, and the best peer's time over ours.
 
     others: what adds by another rule than the contract's, shown and never the best peer. over_unscaled: the same with
-    published times as they were published. over_timed: over the best that was timed here. Ratios are null where no
-    speed-up may be printed; `refused` says why. rule: how the contract lets sums be made.
+    published times as they were published. over_timed: over the best that was timed here. over_others: over the best of
+    the others, which is no speed-up. Ratios are null where no speed-up may be printed; `refused` says why. rule: how
+    the contract lets sums be made.
     """
 
     cell: str
@@ -44,6 +45,7 @@ class CellLine(_Struct, frozen=True, kw_only=True):
     over: float | None
     over_unscaled: float | None
     over_timed: float | None
+    over_others: float | None
     refused: str | None
 
 
@@ -60,15 +62,20 @@ class Versus(_Struct, frozen=True, kw_only=True):
 
 
 class RowsLine(_Struct, frozen=True, kw_only=True):
-    """All cells of one number of rows and one rule; rows null: of all rows. Ratios: geometric means."""
+    """All cells of one number of rows and one rule; rows null: of all rows. Ratios: geometric means.
+
+    compared: how many cells there is a ratio for.
+    """
 
     rows: int | None
     rule: str
     cells: int
+    compared: int
     of_floor: float | None
     over: float | None
     over_unscaled: float | None
     over_timed: float | None
+    over_others: float | None
     worst: float | None
     worst_cell: str | None
     versus: tuple[Versus, ...]
@@ -129,6 +136,7 @@ def line_of(record: Record, session: Session) -> CellLine:
         if allowed
         else None,
         over_timed=_shown(said.speed_up),
+        over_others=_over(ours, [peer.us for peer in others]),
         refused=None if allowed else said.refused,
     )
 
@@ -141,7 +149,7 @@ def _versus(lines: Sequence[CellLine]) -> tuple[Versus, ...]:
     """Return every peer by name, ours and plain tiles apart, the hardest to beat first."""
     ratios: dict[tuple[str, bool], list[float]] = {}
     for line in lines:
-        if line.us is None or line.refused is not None:
+        if line.us is None:  # no time, or behind a red gate
             continue
         for same, found in ((True, line.peers), (False, line.others)):
             for peer in found:
@@ -171,10 +179,12 @@ def _rows_line(rule: str, rows: int | None, lines: Sequence[CellLine]) -> RowsLi
         rows=rows,
         rule=rule,
         cells=len(lines),
+        compared=len(compared),
         of_floor=_mean(line.of_floor for line in lines),
         over=_mean(line.over for line in lines),
         over_unscaled=_mean(line.over_unscaled for line in lines),
         over_timed=_mean(line.over_timed for line in lines),
+        over_others=_mean(line.over_others for line in lines),
         worst=worst.over if worst else None,
         worst_cell=worst.cell if worst else None,
         versus=_versus(lines),

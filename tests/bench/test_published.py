@@ -129,6 +129,20 @@ def test_every_peer_is_named_with_its_own_mean_and_its_rule() -> None:
     assert [each.same_rule for each in line.versus] == [True, True, True, False]
 
 
+def test_who_adds_by_another_rule_stands_beside_where_nobody_adds_by_the_contract_s() -> None:
+    """A speed-up needs a baseline of the same rule; what another product takes needs none, in every cell alike."""
+    wide = route("torch.matmul bf16", 16.0, same_rule=False)
+    strict = cell(wide, **{"$.numerics.accumulate": "matrix_unit_fp32"})
+    plain = route("sm_90.dense.fp8_as_f16_16x32x128_w4_s6", 12.0, digest="b")
+    beside = cell(plain, wide, us=4.0, **{"$.shape.n": 4096, "$.numerics.accumulate": "matrix_unit_fp32"})
+    (line,) = said(strict, msgspec.structs.replace(beside, plain=plain.name)).rows
+    assert (line.cells, line.compared) == (2, 1)
+    named = {each.name: (each.over, each.cells) for each in line.versus}
+    assert named["torch.matmul bf16"] == (pytest.approx(8**0.5, rel=1e-3), 2)
+    assert named["DeepGEMM"][1] == 2
+    assert line.over_others == pytest.approx(min(named["DeepGEMM"][0], named["Triton, tuned"][0]), rel=1e-3)
+
+
 def test_what_is_said_beside_records_is_never_kept(tmp_path) -> None:
     found = records.of(H200, [cell(route("cuBLASLt block-scaled", CUBLASLT_US))])
     file = tmp_path / "said.json"

@@ -95,16 +95,17 @@ def _means(said: "Summary") -> "Table":
         "over the best peer",
         "published unscaled",
         "over what was timed",
+        "over the best of another rule",
         "worst cell",
         "over each",
     )
     for line in said.rows:
-        ratios = (line.of_floor, line.over, line.over_unscaled, line.over_timed)
+        ratios = (line.of_floor, line.over, line.over_unscaled, line.over_timed, line.over_others)
         worst = "-" if line.worst is None else f"{line.worst:.2f}, {line.worst_cell}"
         drawn.add_row(
             "all" if line.rows is None else str(line.rows),
             line.rule,
-            str(line.cells),
+            str(line.cells) if line.compared in (0, line.cells) else f"{line.cells} ({line.compared} compared)",
             *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
             worst,
             ", ".join(
