@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nkc.bench.cell import Cell
 from nkc.ir import operations
 from nkc.ir.contract import DType, Layout
+from nkc.ir.errors import UsageError
 from nkc.ir.scales import leading_extent
 from nkc.verify.memory import POISON
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 RECIPE = "bench: normal, log-normal rows, amax/448 per block"
 L2_TIMES = 4
-MOST_COPIES = 96
-"""However small a cell is: below 2.5 MiB its copies exceed the L2 less than four times, as its record says."""
+MOST_COPIES = 1 << 15
+"""A graph has a node for each copy at least: 8 KiB is the smallest cell that is still timed beyond the L2."""
 
 LARGEST_CODE = 448.0
 
@@ -32,8 +33,17 @@ class Copy:
 
 
 def copies_wanted(cell: Cell, l2_bytes: int) -> int:
-    """Return how many copies of everything exceed the L2 four times; at least two, and no more than 96."""
-    return min(MOST_COPIES, max(2, -(-L2_TIMES * l2_bytes // cell.bytes) + 1))
+    """Return how many copies of everything exceed the L2 four times, at least two.
+
+    Raises UsageError for a cell so small that nobody could walk through so many.
+    """
+    count = max(2, -(-L2_TIMES * l2_bytes // cell.bytes) + 1)
+    if count > MOST_COPIES:
+        raise UsageError(
+            f"{cell.name}: {cell.bytes} bytes would take {count} copies to exceed the L2 {L2_TIMES} times "
+            f"(at most {MOST_COPIES} are walked through)"
+        )
+    return count
 
 
 def make(cell: Cell, seed: int, device: str = "cuda") -> Copy:

@@ -102,13 +102,22 @@ def test_bytes_and_flops_of_a_cell_are_counted_once() -> None:
     assert two.floor_us(SESSION.ceilings)[1] == pytest.approx(two.flops / 780e12 * 1e6)
 
 
-@pytest.mark.parametrize("m", [1, 64, 4096])
-def test_copies_exceed_the_l2_four_times(m) -> None:
-    one = Cell(contract=contract({**SHAPE, "$.shape.m": m}), request="", dims={})
-    l2_bytes = 62_914_560
-    count = copies_wanted(one, l2_bytes)
+L2_BYTES = 62_914_560
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 2112, 7168), (64, 2112, 7168), (4096, 2112, 7168), (1, 128, 256)])
+def test_copies_exceed_the_l2_four_times(m, n, k) -> None:
+    edits = {**SHAPE, "$.shape.m": m, "$.shape.n": n, "$.shape.k": k}
+    one = Cell(contract=contract(edits), request="", dims={})
+    count = copies_wanted(one, L2_BYTES)
     assert count >= 2
-    assert (count - 1) * one.bytes >= L2_TIMES * l2_bytes or count == 2
+    assert (count - 1) * one.bytes >= L2_TIMES * L2_BYTES
+
+
+def test_a_cell_too_small_to_walk_through_is_refused() -> None:
+    one = Cell(contract=contract({**SHAPE, "$.shape.n": 8, "$.shape.k": 128}), request="", dims={})
+    with pytest.raises(UsageError, match=r"n 8, k 128: \d+ bytes would take \d+ copies to exceed the L2 4 times"):
+        copies_wanted(one, L2_BYTES)
 
 
 def test_statistics_of_replays() -> None:

@@ -92,6 +92,7 @@ class Bench:
     def measure(self, *, seed: int, seconds: int | None, export: Path | None) -> "Measurements":
         """Measure every contract at every value of its bounded dims that is looked at."""
         from nkc.bench import machine, measure
+        from nkc.bench.operands import copies_wanted
         from nkc.emit import proofs
         from nkc.tactics.select import select
 
@@ -101,6 +102,8 @@ class Bench:
         found: list[Record] = []
         with machine.Sampler() as sampler, _progress("measuring", len(cells)) as done:
             session = machine.session(" ".join(["nkc", *map(shlex.quote, _arguments())]), sampler)
+            for asked, dims in cells:  # refused before anything is timed
+                copies_wanted(Cell(contract=asked.contract, request=asked.request, dims=dims), session.l2_bytes)
             entrants = measure.load(subject for asked in self.asked for subject in asked.subjects)
             for place, (asked, dims) in enumerate(cells):
                 if seconds is not None and time.monotonic() - began > seconds:
