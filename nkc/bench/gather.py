@@ -106,15 +106,13 @@ def _is_plain(tactic: Tactic) -> bool:
 def choices(selection: Selection, *, every: bool, first: int | None = None) -> tuple[str, ...]:
     """Return the tactics to build for a contract: every eligible one, or the selected one and the plain one.
 
-    first: only so many, as selection orders them by tuning rows and rule.
+    first: so many, as selection orders them by tuning rows and rule, and the plain one, which is a baseline.
     """
     names = [candidate.tactic.name for candidate in selection.eligible]
-    if first is not None:
-        return tuple(names[:first])
-    if every or not names:
+    if every:
         return tuple(names)
     plain = plain_of(selection.contract, names)
-    return tuple(dict.fromkeys((names[0], *([plain] if plain is not None else []))))
+    return tuple(dict.fromkeys((*names[: first or 1], *([plain] if plain is not None else []))))
 
 
 def build_all(

@@ -19,7 +19,11 @@ def selection(m: int):
 @pytest.mark.parametrize("first", [1, 3])
 def test_the_first_are_those_that_selection_would_try_first(first) -> None:
     found = selection(64)
-    assert choices(found, every=False, first=first) == tuple(each.tactic.name for each in found.eligible[:first])
+    names = [each.tactic.name for each in found.eligible]
+    *tried, plain = choices(found, every=False, first=first)
+    assert tried == names[:first]
+    assert plain == plain_of(found.contract, names), "a baseline, wherever it is ranked"
+    assert choices(found, every=False, first=len(names)) == tuple(names)
 
 
 def test_every_one_or_the_selected_and_the_plain_one() -> None:
