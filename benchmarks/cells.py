@@ -1,9 +1,10 @@
-"""Writes contracts of dense cells for sm_90: python benchmarks/cells.py OUT [--set h200|exact|production|bf16]
+"""Writes contracts of dense cells for sm_90: python benchmarks/cells.py OUT [--set h200|exact|outside|production|bf16]
 
 `h200`: eleven shapes of DeepSeek-V3 and Qwen3 layers at six numbers of rows, block-scaled FP8, those that published
-times of other libraries are for. `exact`: the same without a licence for Hopper's FP8 unit. `production`: every
+times of other libraries are for. `exact`: the same without a licence for Hopper's FP8 unit. `outside`: numbers of
+rows that are in no set, for three of those shapes, and three shapes with tails and few blocks of k. `production`: every
 block-scaled shape of `shapes.json`, the layers of public checkpoints at tensor parallelism 1, 2, 4 and 8, or of those
-whose layers' names hold a word. `bf16`: its unquantised layers, and three of the eleven shapes in bf16.
+whose layers' names hold a word. `bf16`: its unquantised layers, and the same three shapes in bf16.
 
 In the form of `examples/sets`: up to 128 rows partial chains along k are licensed, above that the chain is ascending.
 """
@@ -26,10 +27,12 @@ SHAPES = (  # n, k
     (5120, 17408),
     (6144, 4096),
 )
-BF16_SHAPES = ((4096, 7168), (7168, 2048), (5120, 5120))
+THREE_SHAPES = ((4096, 7168), (7168, 2048), (5120, 5120))
 ROWS = (1, 16, 64, 128, 512, 4096)
+OUTSIDE_SHAPES = ((576, 7168), (1152, 7168), (2048, 1408))
+OUTSIDE_ROWS = (3, 33, 200, 1000, 8192)
 FEW_ROWS = 128
-SETS = ("h200", "exact", "production", "bf16")
+SETS = ("h200", "exact", "outside", "production", "bf16")
 
 
 def shapes(kind: str, words: Sequence[str] = ()) -> tuple[tuple[int, int], ...]:
@@ -42,16 +45,21 @@ def shapes(kind: str, words: Sequence[str] = ()) -> tuple[tuple[int, int], ...]:
         shape for shape in listed if not words or any(word in layer for layer in shape["layers"] for word in words)
     ]
     found = tuple((shape["n"], shape["k"]) for shape in named if shape["dtype"] == dtype)
-    return (*found, *BF16_SHAPES) if kind == "bf16" else tuple(shape for shape in found if shape not in SHAPES)
+    return (*found, *THREE_SHAPES) if kind == "bf16" else tuple(shape for shape in found if shape not in SHAPES)
 
 
 def cells(
     kind: str = "h200", rows: Sequence[int] = ROWS, words: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield (file name, contract) of every cell of a set."""
-    scaled, exact = kind != "bf16", kind != "h200" and kind != "production"
-    for n, k in shapes(kind, words):
-        for m in rows:
+    scaled, exact = kind != "bf16", kind in ("exact", "bf16")
+    if kind == "outside":
+        listed = [(n, k, (*rows, *OUTSIDE_ROWS)) for n, k in OUTSIDE_SHAPES]
+        listed += [(n, k, OUTSIDE_ROWS) for n, k in THREE_SHAPES]
+    else:
+        listed = [(n, k, tuple(rows)) for n, k in shapes(kind, words)]
+    for n, k, numbers in listed:
+        for m in sorted(numbers):
             yield (
                 f"dense.{'' if scaled else 'bf16.'}n{n}.k{k}.m{m}.sm_90.json",
                 contract(m, n, k, scaled=scaled, exact=exact),
