@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 @click.command("bench", short_help="Time kernels on a GPU and keep the records.")
 @click.argument("subjects", metavar="[CONTRACT|DIR]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--every", is_flag=True, help="Build every eligible tactic, not the selected and the plain one alone.")
-@click.option("--first", metavar="N", type=click.IntRange(min=1), help="Build the plain one and the first N by rows and rule.")
+@click.option(
+    "--first", metavar="N", type=click.IntRange(min=1), help="Build the plain one and the first N by rows and rule."
+)
 @click.option("--dependent", is_flag=True, help="As if all but the activations were constant: `properties.constant`.")
 @click.option("--build-only", metavar="DIR", type=click.Path(path_type=Path), help="Build, for another machine.")
 @click.option("--cache", metavar="DIR", type=click.Path(path_type=Path), help="Compile only what is not kept there.")
