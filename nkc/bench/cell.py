@@ -1,15 +1,15 @@
 """A cell: one contract at one value of its bounded dims, with the fewest bytes and operations that it takes."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nkc.ir.contract import Bounded, Contract, DType
+from nkc.bench import subjects
+from nkc.ir import operations
+from nkc.ir.contract import Bounded, Contract
 from nkc.ir.errors import UsageError
 from nkc.tactics.performance import Ceilings
 from nkc.verify.subject import sizes
-
-OPERATIONS = ("dense",)
-"""Operations whose operands the bench can make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,32 +39,41 @@ class Cell:
     @property
     def bytes(self) -> int:
         """Each input read once, each output written once: operands, scales, bias, result."""
-        size, dtypes = self.size, self.contract.dtypes
-        m, n, k = (size[dim] for dim in "mnk")
-        total = m * k * dtypes["a"].size_bytes + n * k * dtypes["b"].size_bytes + m * n * dtypes["out"].size_bytes
-        for name, rows in (("a", m), ("b", n)):
-            scale = self.contract.scales.get(name)
+        size, total = self.size, 0
+        for operand in operations.get(self.contract.operation).operands:
+            dtype = self.contract.dtypes.get(operand.name)
+            if dtype is None:
+                continue
+            extents = [size[axis] for axis in operand.axes]
+            total += math.prod(extents) * operand.times * dtype.size_bytes
+            scale = self.contract.scales.get(operand.name)
             if scale is not None:
-                total += -(-rows // scale.block[0]) * (k // scale.block[1]) * scale.dtype.size_bytes
+                blocks = (-(-extent // block) for extent, block in zip(extents, scale.block, strict=True))
+                total += math.prod(blocks) * scale.dtype.size_bytes
         if self.contract.epilogue.dtype is not None:
-            total += n * self.contract.epilogue.dtype.size_bytes
+            total += size["n"] * self.contract.epilogue.dtype.size_bytes
         return total
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each product."""
-        m, n, k = (self.size[dim] for dim in "mnk")
-        return 2 * m * n * k
+        """The fewest operations of a matrix unit."""
+        return subjects.find(self.contract.operation).flops(self.size)
 
     def floor_us(self, ceilings: Ceilings) -> tuple[float, float]:
         """Return the least time in microseconds by bytes and by operations, at the session's own ceilings."""
-        kind = "fp8" if self.contract.dtypes["a"] is DType.FP8_E4M3 else "bf16"
+        benched = subjects.find(self.contract.operation)
+        rate = ceilings.read_gbs if benched.bandwidth == "read" else ceilings.copy_gbs
+        by_bytes = self.bytes / rate / 1e3
+        if benched.products is None:
+            return by_bytes, 0.0
+        kind = benched.products(self.contract)
         if kind not in ceilings.tflops:
             raise UsageError(f"{self.name}: no ceiling was measured for {kind} products")
-        return self.bytes / ceilings.read_gbs / 1e3, self.flops / ceilings.tflops[kind] / 1e6
+        return by_bytes, self.flops / ceilings.tflops[kind] / 1e6
 
 
 def check_operation(contract: Contract, file: str) -> None:
     """Raise UsageError for an operation that the bench cannot feed."""
-    if contract.operation not in OPERATIONS:
-        raise UsageError(f"{file}: `{contract.operation}` cannot be benched yet (known: {', '.join(OPERATIONS)})")
+    known = subjects.names()
+    if contract.operation not in known:
+        raise UsageError(f"{file}: `{contract.operation}` cannot be benched yet (known: {', '.join(known)})")

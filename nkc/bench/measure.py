@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nkc.bench import baselines, operands, timing
+from nkc.bench import operands, subjects, timing
 from nkc.bench.cell import Cell
-from nkc.bench.gate import ORACLE, Reference
 from nkc.bench.machine import Sampler
 from nkc.ir import canonical
 from nkc.ir.contract import Contract
@@ -47,8 +46,9 @@ def measure(
     contract: as written. selected, plain: tactics by name; those two are timed whole however slow they are.
     """
     found = sorted(entrants, key=lambda entrant: entrant.subject.tactic)
-    first = operands.make(cell, seed)
-    reference = Reference(cell, first, seed)
+    benched = subjects.find(contract.operation)
+    first = benched.make(cell, seed)
+    reference = benched.reference(cell, first, seed)
     copies = [first]
     copies += [operands.clone(first) for _ in range(operands.copies_wanted(cell, session.l2_bytes) - 1)]
     routes: dict[str, Route] = {}
@@ -56,7 +56,7 @@ def measure(
     for entrant in found:
         name = entrant.subject.tactic
         launches[name] = [_launch(entrant.kernel, copy) for copy in copies]
-        gate = reference.judge(launches[name][0], first.tensors["out"], entrant.subject.contract)
+        gate = reference.judge(launches[name][0], first, entrant.subject.contract)
         routes[name] = Route(
             name=name,
             tactic=True,
@@ -65,7 +65,7 @@ def measure(
             gate=gate,
             why_not=None if gate.passed else "the gate is red",
         )
-    for baseline in baselines.baselines(cell):
+    for baseline in benched.baselines(cell):
         try:
             launches[baseline.name] = [baseline.prepare(cell, copy) for copy in copies]
         except (ImportError, RuntimeError, ValueError, TypeError, AttributeError, AssertionError) as error:
@@ -73,7 +73,8 @@ def measure(
             routes[baseline.name] = Route(name=baseline.name, tactic=False, same_rule=baseline.same_rule, why_not=why)
             continue
         sealed = found[0].subject.contract if baseline.same_rule and found else None
-        gate = reference.judge(launches[baseline.name][0], first.tensors["out"], sealed)
+        one = launches[baseline.name][0]
+        gate = baseline.judge(one) if baseline.judge is not None else reference.judge(one, first, sealed)
         routes[baseline.name] = Route(
             name=baseline.name,
             tactic=False,
@@ -95,8 +96,8 @@ def measure(
         cell=cell.name,
         contract=canonical.contract_document(contract),
         dims=dict(cell.dims),
-        oracle=ORACLE,
-        recipe=operands.RECIPE,
+        oracle=benched.oracle,
+        recipe=benched.recipe,
         seed=seed,
         bytes=cell.bytes,
         flops=cell.flops,

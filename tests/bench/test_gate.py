@@ -34,14 +34,13 @@ CASES = {
 @pytest.fixture(params=sorted(CASES))
 def case(request):
     """Return the cell, its operands on the host, the gate and the lowered contract."""
-    from nkc.bench import operands
     from nkc.bench.cell import Cell
-    from nkc.bench.gate import Reference
+    from nkc.bench.subjects.dense import Reference, make
 
     edits, name = CASES[request.param]
     one = contract(edits)
     cell = Cell(contract=one, request=canonical.contract_id(one), dims={})
-    made = operands.make(cell, 1, "cpu")
+    made = make(cell, 1, "cpu")
     tactic = catalogue.find("dense", name)
     return made, Reference(cell, made, 1), tactic.lower(one, tactic)
 
@@ -53,10 +52,10 @@ def right(made, reference):
 
 def test_a_right_result_is_green_and_its_digest_repeats(case) -> None:
     made, reference, sealed = case
-    found = reference.judge(right(made, reference), made.tensors["out"], sealed)
+    found = reference.judge(right(made, reference), made, sealed)
     assert found.passed
     assert found.worst <= 1
-    assert found == reference.judge(right(made, reference), made.tensors["out"], sealed)
+    assert found == reference.judge(right(made, reference), made, sealed)
 
 
 def wrong_element(out, made):
@@ -90,12 +89,12 @@ def test_a_wrong_result_is_red(case, spoil) -> None:
         right(made, reference)()
         spoil(out, made)
 
-    assert not reference.judge(launch, out, sealed).passed
+    assert not reference.judge(launch, made, sealed).passed
 
 
 def test_a_launch_that_does_nothing_is_red(case) -> None:
     made, reference, sealed = case
-    assert not reference.judge(lambda: None, made.tensors["out"], sealed).passed
+    assert not reference.judge(lambda: None, made, sealed).passed
 
 
 def test_copies_hold_the_same_bits_elsewhere(case) -> None:
@@ -113,27 +112,27 @@ def test_copies_hold_the_same_bits_elsewhere(case) -> None:
 
 
 def test_the_bf16_baseline_follows_another_rule_for_an_fp8_contract(case) -> None:
-    from nkc.bench import baselines
     from nkc.bench.cell import Cell
+    from nkc.bench.subjects.dense import baselines
 
     made, reference, sealed = case
     if sealed.epilogue.kind != "identity":
-        assert baselines.baselines(Cell(contract=sealed, request="", dims={})) == ()
+        assert baselines(Cell(contract=sealed, request="", dims={})) == ()
         return
     cell = Cell(contract=sealed, request="", dims={})
-    found = {each.name: each for each in baselines.baselines(cell)}
+    found = {each.name: each for each in baselines(cell)}
     matmul = found["torch.matmul bf16"]
     assert matmul.same_rule is not bool(sealed.scales)
-    gate = reference.judge(matmul.prepare(cell, made), made.tensors["out"], None)
+    gate = reference.judge(matmul.prepare(cell, made), made, None)
     assert gate.passed
     assert gate.err_ratio > 1e-3
 
 
 def test_fp8_libraries_are_compared_only_where_the_contract_licenses_the_fp8_unit() -> None:
-    from nkc.bench import baselines
     from nkc.bench.cell import Cell
+    from nkc.bench.subjects.dense import baselines
 
     for rule, licensed in (("tensor_core_fp8", True), ("matrix_unit_fp32", False)):
         one = contract({**SHAPE, "$.numerics.accumulate": rule})
-        found = {each.name: each.same_rule for each in baselines.baselines(Cell(contract=one, request="", dims={}))}
+        found = {each.name: each.same_rule for each in baselines(Cell(contract=one, request="", dims={}))}
         assert found["DeepGEMM"] is licensed

@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from nkc.bench.baselines import dequantised
 from nkc.bench.cell import Cell
-from nkc.bench.operands import RECIPE, Copy, poison
+from nkc.bench.operands import Copy, poison
+from nkc.bench.subjects.dense.libraries import dequantised
+from nkc.bench.subjects.dense.operands import RECIPE
 from nkc.ir.contract import Contract, DType
 from nkc.tactics.performance import Gate
 from nkc.verify import bounds
@@ -45,10 +46,11 @@ class Reference:
         self._norm = float(self._whole.square().sum()) or 1.0
         self._by_chains: dict[tuple[Chain, ...], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
 
-    def judge(self, launch: Callable[[], object], out: Any, sealed: Contract | None) -> Gate:
+    def judge(self, launch: Callable[[], object], copy: Copy, sealed: Contract | None) -> Gate:
         """Run once on a poisoned output and judge it. sealed: the built contract; None for another rule."""
         import torch
 
+        out = copy.tensors["out"]
         poison(out)
         launch()
         if out.is_cuda:

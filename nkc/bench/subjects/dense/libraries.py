@@ -1,30 +1,11 @@
-"""What a server would otherwise run, each given its operands in the layout it likes best, before anything is timed.
+"""What serves a block-scaled or bf16 product otherwise: cuBLASLt, DeepGEMM, bf16 matmul."""
 
-A baseline that is not there says why; it is never left out in silence.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from nkc.bench.baseline import Baseline, Launch
 from nkc.bench.cell import Cell
 from nkc.bench.operands import Copy
 from nkc.ir.contract import Accumulate, DType, Layout
-
-Launch = Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """One library call.
-
-    same_rule: it follows the contract's rule for scales and sums. prepare: returns the launch for one copy, with
-    everything rearranged; raises where the library refuses the call or is not there.
-    """
-
-    name: str
-    same_rule: bool
-    prepare: Callable[[Cell, Copy], Launch]
 
 
 def baselines(cell: Cell) -> tuple[Baseline, ...]:
