@@ -21,11 +21,11 @@ RULES = (
 )
 
 
-def codes(*dtypes: DType) -> Operand:
-    """Return the written operand [m, k], quantised where it is fp8; dtypes: what else it may be."""
+def codes(*dtypes: DType, axes: tuple[str, str] = ("m", "k")) -> Operand:
+    """Return the written operand, quantised along its last axis where it is fp8; dtypes: what else it may be."""
     return Operand(
         name=QUANTISED,
-        axes=("m", "k"),
+        axes=axes,
         access=Access.WRITE,
         dtypes=(DType.FP8_E4M3, *dtypes),
         layouts=(Layout.ROW_MAJOR,),
@@ -33,21 +33,25 @@ def codes(*dtypes: DType) -> Operand:
     )
 
 
-def whole_groups(contract: Contract) -> list[Problem]:
-    """Return a problem where a row of the result is not made of whole groups."""
+def whole_groups(contract: Contract, dim: str = "k") -> list[Problem]:
+    """Return a problem where a row of the result, whose columns are `dim`, is not made of whole groups."""
     scale = contract.scales.get(QUANTISED)
-    k = contract.exact("k")
-    if scale is None or k % scale.block[1] == 0:
+    columns = contract.exact(dim)
+    if scale is None or columns % scale.block[1] == 0:
         return []
-    pad = -(-k // scale.block[1]) * scale.block[1]
-    what = f"{k} is not a multiple of {scale.block[1]}, the scale block of `{QUANTISED}` along k"
-    return [Problem(field="$.shape.k", what=what, mend=f"pad k to {pad}")]
+    pad = -(-columns // scale.block[1]) * scale.block[1]
+    what = f"{columns} is not a multiple of {scale.block[1]}, the scale block of `{QUANTISED}` along {dim}"
+    return [Problem(field=f"$.shape.{dim}", what=what, mend=f"pad {dim} to {pad}")]
 
 
-def stages(contract: Contract, *, source: str, value_error: float = 0.0) -> tuple[Stage, ...]:
+def stages(
+    contract: Contract, *, source: str, value_error: float = 0.0, between: str | None = None
+) -> tuple[Stage, ...]:
     """Return the two leaf stages of quantising; none where the result has no scales.
 
-    source: what is quantised. value_error: its relative error, which scale and ratio inherit.
+    source: what is quantised. value_error: its relative error, which scale and ratio inherit. between: where its error
+    is not a part of the value itself, the two values that it lies between, in words; scale and code then lie between
+    theirs.
     """
     if QUANTISED not in contract.scales:
         return ()
@@ -72,8 +76,12 @@ def stages(contract: Contract, *, source: str, value_error: float = 0.0) -> tupl
         + ("; 1 where amax is 0" if floor == 0 else ""),
         range=f">= {floor / FP8_MAX:.4g}" if floor else "down to 0; a group of zeros has scale 1",
         error="u",
-        bound=f"{value_error + U:.3g} scale",
-        acceptance="bit-exact" if exact else "within the ulp of its value's error",
+        bound=f"{value_error + U:.3g} scale" if between is None else f"{U:.3g} scale beside its value's",
+        acceptance=f"one that a group of values {between} has"
+        if between is not None
+        else "bit-exact"
+        if exact
+        else "within the ulp of its value's error",
     )
     code = Stage(
         name="quant.code",
@@ -85,7 +93,9 @@ def stages(contract: Contract, *, source: str, value_error: float = 0.0) -> tupl
         range="|q| <= 448 (1 + 2 u); the largest magnitude becomes 448",
         error="dequantised: max(2^-4 |x|, 2^-10 scale)",
         bound=f"{2 * value_error + U + loss:.3g} |q| before the code",
-        acceptance="bit-exact"
+        acceptance=f"the code, by the scale that was stored, of a value {between}; the group's largest gives the scale"
+        if between is not None
+        else "bit-exact"
         if exact
         else "every code the rounding of a ratio within the bound, at most 0.1 % differ",
     )

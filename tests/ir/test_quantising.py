@@ -38,6 +38,15 @@ NORM = {
     "layouts": {"x": "row_major", "weight": "row_major", "out": "row_major"},
     "numerics": {**NORM_RULES, **RULES},
 }
+DENSE = {
+    **GROUP,
+    "operation": "dense",
+    "shape": {"m": 5, "n": 256, "k": 384},
+    "dtypes": {"a": "fp8_e4m3", "b": "fp8_e4m3", "acc": "fp32", "out": "fp8_e4m3"},
+    "scales": {"a": CODES, "b": {"block": [128, 128], "layout": "row_major"}, "out": CODES},
+    "layouts": {"a": "row_major", "b": "row_major_nk", "out": "row_major"},
+    "numerics": {"accumulate": "matrix_unit_fp32", "combine": "ascending", "staging": "bf16", **RULES},
+}
 
 
 def edited(document, **edits):
@@ -70,7 +79,7 @@ def bare(document):
     return edited(document, dtypes__out="bf16", scales=None, numerics=NORM_RULES)
 
 
-@pytest.mark.parametrize("document", [GROUP, SILU, NORM, summed(NORM), bare(NORM), bare(summed(NORM))])
+@pytest.mark.parametrize("document", [GROUP, SILU, NORM, summed(NORM), bare(NORM), bare(summed(NORM)), DENSE])
 def test_a_contract_reads_back_as_itself(document) -> None:
     contract = read(document)
     again = ir.parse(json.dumps(ir.contract_document(contract)).encode())
@@ -131,6 +140,21 @@ def test_a_contract_reads_back_as_itself(document) -> None:
             ("$.numerics.quantize: `bf16` is not quantised to (leave it out)",),
         ),
         (
+            edited(DENSE, shape__n=576),
+            ("$.shape.n: 576 is not a multiple of 128, the scale block of `out` along n (pad n to 640)",),
+        ),
+        (
+            edited(DENSE, numerics__staging=None),
+            ("$.numerics.staging: missing, and it has no default (write it)",),
+        ),
+        (
+            {**DENSE, "epilogue": {"kind": "gated_silu", "gate": "halves"}},
+            (
+                "$.epilogue.kind: `gated_silu` leaves n / 2 columns, and the scales of `out` are over n "
+                "(use identity with a bf16 result, then silu_mul_quant)",
+            ),
+        ),
+        (
             edited(NORM, layouts__residual="row_major"),
             ("$.layouts.residual: there is no `residual` in $.dtypes (give its dtype, or leave this out)",),
         ),
@@ -165,6 +189,11 @@ def test_every_rule_is_another_id() -> None:
         summed(NORM),
         edited(summed(NORM), numerics__staging="fp32"),
         bare(NORM),
+        DENSE,
+        edited(DENSE, numerics__staging="fp32"),
+        edited(DENSE, numerics__quantize="ue8m0"),
+        edited(DENSE, numerics__amax_floor=0.0),
+        edited(DENSE, scales__out__layout="m_major"),
     ]
     assert len({contract_id(read(document)) for document in variants}) == len(variants)
 
@@ -190,6 +219,10 @@ def test_arguments_come_in_the_order_of_the_operands_each_before_its_scales() ->
     assert names(stored) == ["x", "product", "out", "out_scales"]
     assert names(summed(NORM)) == ["x", "residual", "weight", "residual_out", "out", "out_scales"]
     assert names(bare(NORM)) == ["x", "weight", "out"]
+    operands = ["a", "b", "a_scales", "b_scales"]
+    assert names(DENSE) == [*operands, "out", "out_scales"]
+    biased = {**edited(DENSE, shape__m={"min": 0, "max": 8}), "epilogue": {"kind": "bias", "dtype": "bf16"}}
+    assert names(biased) == [*operands, "bias", "out", "out_scales", "m"]
     listed = operations.get("group_quant").arguments(read(GROUP))
     assert [argument.access for argument in listed] == [Access.READ, Access.WRITE, Access.WRITE]
 
@@ -204,5 +237,10 @@ def test_the_budget_names_every_stage_with_a_number() -> None:
     assert list(stages(SILU)) == ["smq.act", "quant.scale", "quant.code"]
     assert list(stages(summed(NORM))) == ["rms.add", "rms.norm", "quant.scale", "quant.code"]
     assert list(stages(bare(NORM))) == ["rms.norm", "rms.store"]
-    for document in (GROUP, SILU, summed(NORM), bare(NORM)):
+    product = ["gemm.dot", "gemm.promote", "gemm.stage", "quant.scale", "quant.code"]
+    assert list(stages(DENSE)) == product
+    assert float(stages(DENSE)["gemm.stage"].bound.split()[0]) > 0
+    unrounded = stages(edited(DENSE, numerics__staging="fp32"))
+    assert (unrounded["gemm.stage"].store, unrounded["gemm.stage"].error) == ("fp32 register", "none")
+    for document in (GROUP, SILU, summed(NORM), bare(NORM), DENSE):
         assert all(float(stage.bound.split()[0]) > 0 for stage in stages(document).values())

@@ -92,14 +92,15 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
         {"$.dtypes.a": "fp8"},
         f"$.dtypes.a: unknown dtype `fp8` ({_DTYPES})",
     ),
-    ({"$.dtypes.out": "int32"}, "$.dtypes.out: dtype `int32` cannot be used here (one of bf16, fp32)"),
+    ({"$.dtypes.out": "int32"}, "$.dtypes.out: dtype `int32` cannot be used here (one of fp8_e4m3, bf16, fp32)"),
     (
         {**bf16(), "$.dtypes.b": "fp8_e4m3", "$.scales": {"b": BASE["scales"]["b"]}},  # type: ignore[index]
         "$.dtypes.b: `fp8_e4m3` is not the dtype of a, `bf16` (give both operands one dtype)",
     ),
     # scales
     ({"$.scales": 5}, "$.scales: `5` is not an object (write it in braces)"),
-    ({"$.scales.out": {}}, "$.scales.out: unknown key (known: a, b)"),
+    ({"$.scales.out": {}}, "$.scales.out: `bf16` takes no scales (leave it out)"),
+    ({"$.scales.c": {}}, "$.scales.c: unknown key (known: a, b, out)"),
     (
         {"$.scales.a": ABSENT},
         "$.scales.a: missing, `fp8_e4m3` means nothing without its scales "
@@ -170,7 +171,7 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
         "$.numerics.accumulate: unknown rule `fp32` (known: fp32_sequential, matrix_unit_fp32, tensor_core_fp8)",
     ),
     ({"$.numerics.round": "rtz"}, "$.numerics.round: unknown rule `rtz` (known: rne_once)"),
-    ({"$.numerics.staging": "f32"}, "$.numerics.staging: unknown key (known: accumulate, combine, nan, round)"),
+    ({"$.numerics.staging": "fp32"}, "$.numerics.staging: `bf16` is not quantised to (leave it out)"),
     ({"$.properties.deterministic": 1}, "$.properties.deterministic: `1` is neither true nor false"),
     ({"$.properties.constant": "b"}, "$.properties.constant: `b` is not an array (write it in brackets)"),
     (

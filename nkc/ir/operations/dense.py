@@ -1,6 +1,11 @@
-"""dense: D[M,N] = epilogue(A[M,K] times W[N,K] transposed), with block scales where the operands are fp8."""
+"""dense: D[M,N] = epilogue(A[M,K] times W[N,K] transposed), with block scales where the operands are fp8.
 
-from nkc.ir import epilogues, targets
+Where D is fp8 it is what `group_quant` makes of the result: a code for each element, a scale for each 1 x 128. The
+result waits for that in the precision that `staging` says: `bf16` is `dense` with a bf16 result, then `group_quant` of
+it; in `fp32` it is not rounded in between.
+"""
+
+from nkc.ir import epilogues, quantising, targets
 from nkc.ir.budget import U_BF16, Stage, U, gamma, together
 from nkc.ir.contract import (
     Access,
@@ -13,14 +18,16 @@ from nkc.ir.contract import (
     Layout,
     Nan,
     Round,
+    Staging,
 )
 from nkc.ir.errors import Problem
 from nkc.ir.operation import DimRule, NumericRule, Operand, Operation, ScaleRule, pointer
+from nkc.ir.quantising import QUANTISED
 from nkc.ir.scales import argument_name
 
 
 def arguments(contract: Contract) -> tuple[Argument, ...]:
-    """Return the visible arguments: a, b, their scales, the bias, out, the workspace, m where it is bounded."""
+    """Return the visible arguments: a, b, their scales, the bias, out, its scales, the workspace, m where bounded."""
     listed = [Argument(name=name, type=pointer(contract.dtypes[name])) for name in ("a", "b")]
     listed += [
         Argument(name=argument_name(name), type=pointer(contract.scales[name].dtype))
@@ -30,6 +37,9 @@ def arguments(contract: Contract) -> tuple[Argument, ...]:
     if contract.epilogue.dtype is not None:
         listed.append(Argument(name="bias", type=pointer(contract.epilogue.dtype)))
     listed.append(Argument(name="out", type=pointer(contract.dtypes["out"]), access=Access.WRITE))
+    if QUANTISED in contract.scales:
+        scales = pointer(contract.scales[QUANTISED].dtype)
+        listed.append(Argument(name=argument_name(QUANTISED), type=scales, access=Access.WRITE))
     if contract.workspace is not None and contract.workspace.bytes:
         listed.append(Argument(name="workspace", type=pointer(DType.INT32), access=Access.READ_WRITE))
     if isinstance(contract.shape["m"], Bounded):
@@ -38,7 +48,7 @@ def arguments(contract: Contract) -> tuple[Argument, ...]:
 
 
 def check(contract: Contract) -> list[Problem]:
-    """Return what breaks a rule across fields: scale blocks along k, mixed operand types, gated epilogues."""
+    """Return what breaks a rule across fields: scale blocks, mixed operand types, gated epilogues."""
     problems = []
     k = contract.exact("k")
     for name in ("a", "b"):
@@ -61,7 +71,17 @@ def check(contract: Contract) -> list[Problem]:
                 mend="give both operands one dtype",
             )
         )
-    if epilogues.get(contract.epilogue.kind).gated and contract.exact("n") % 2:
+    problems += quantising.whole_groups(contract, "n")
+    gated = epilogues.get(contract.epilogue.kind).gated
+    if gated and QUANTISED in contract.scales:
+        problems.append(
+            Problem(
+                field="$.epilogue.kind",
+                what=f"`{contract.epilogue.kind}` leaves n / 2 columns, and the scales of `{QUANTISED}` are over n",
+                mend="use identity with a bf16 result, then silu_mul_quant",
+            )
+        )
+    if gated and contract.exact("n") % 2:
         problems.append(
             Problem(
                 field="$.shape.n",
@@ -74,10 +94,14 @@ def check(contract: Contract) -> list[Problem]:
 
 def stages(contract: Contract) -> tuple[Stage, ...]:
     """Return the leaf stages with their budgets; `S_b` is the sum over a block of |a b|, `S` that of |sa sb| S_b."""
-    epilogue = _epilogue(contract)
-    if not contract.scales:
-        return (_dot(contract), *epilogue, _store(contract))
-    return (_dot(contract), _promote(contract), *epilogue, _store(contract))
+    promote = (_promote(contract),) if block_scaled(contract) else ()
+    last = quantising.stages(contract, source="gemm.stage", between="within the error of gemm.stage")
+    return (_dot(contract), *promote, *_epilogue(contract), _store(contract), *last)
+
+
+def block_scaled(contract: Contract) -> bool:
+    """Return whether the operands have block scales."""
+    return "a" in contract.scales
 
 
 def dot_error(contract: Contract) -> float | None:
@@ -87,7 +111,7 @@ def dot_error(contract: Contract) -> float | None:
     unit aligns: a step of g products loses (g + 1) 2^-kept of the largest addend, at most S_b and what was lost
     before, and the register another 2^-bits of the sum.
     """
-    terms = contract.scales["a"].block[1] if contract.scales else contract.exact("k")
+    terms = contract.scales["a"].block[1] if block_scaled(contract) else contract.exact("k")
     accumulate = contract.numerics["accumulate"]
     if accumulate is Accumulate.FP32_SEQUENTIAL:
         return gamma(terms - 1)
@@ -111,7 +135,7 @@ def product_error(contract: Contract) -> float | None:
     there are at most as many as blocks.
     """
     dot = dot_error(contract)
-    if dot is None or not contract.scales:
+    if dot is None or not block_scaled(contract):
         return dot
     blocks = contract.exact("k") // contract.scales["a"].block[1]
     ascending = contract.numerics["combine"] is Combine.ASCENDING
@@ -120,7 +144,7 @@ def product_error(contract: Contract) -> float | None:
 
 def _matrix_operand(contract: Contract) -> str:
     """Return what a unit with 23 bits or more is fed: e4m3 as f16 where the fp8 unit keeps fewer."""
-    if not contract.scales:
+    if not block_scaled(contract):
         return "bf16"
     native = targets.get(contract.target.arch).facts.get("matrix_fp8_kept_bits")
     return "fp8" if native is not None and int(native.value) >= 23 else "f16"
@@ -131,7 +155,7 @@ def _number(error: float | None, unit: str) -> str:
 
 
 def _dot(contract: Contract) -> Stage:
-    scaled = bool(contract.scales)
+    scaled = block_scaled(contract)
     tensor_core = contract.numerics["accumulate"] is Accumulate.TENSOR_CORE_FP8
     error = "gamma_127 S_b, u of the matrix unit" if scaled else "gamma_{k-1} S, u of the matrix unit"
     if tensor_core:
@@ -190,24 +214,29 @@ def _epilogue(contract: Contract) -> tuple[Stage, ...]:
 
 
 def _store(contract: Contract) -> Stage:
-    rounds = contract.dtypes["out"] is DType.BF16
+    """Return the rounding of the result: where it is stored, or where it waits to be quantised."""
+    codes = QUANTISED in contract.scales
+    kept = contract.numerics["staging"] if codes else contract.dtypes["out"]
+    rounds = kept in (DType.BF16, Staging.BF16)
     return Stage(
-        name="gemm.store",
-        source="gemm.promote and the epilogue" if contract.scales else "gemm.dot and the epilogue",
+        name="gemm.stage" if codes else "gemm.store",
+        source="gemm.promote and the epilogue" if block_scaled(contract) else "gemm.dot and the epilogue",
         load="-",
         operand="fp32",
         accumulate="-",
-        store=f"{contract.dtypes['out']}, one rounding to nearest even",
+        store=f"{kept}, one rounding to nearest even" if rounds or not codes else "fp32 register",
         range="beyond the largest finite value: infinity",
         error="u_b |y|" if rounds else "none",
         bound=f"{U_BF16:.3g} |y|" if rounds else "0",
-        acceptance="bound; RMS error / RMS <= 2.5e-3 (bf16); a row is NaN exactly where an input code is",
+        acceptance="through quant.scale and quant.code; a row is NaN exactly where an input code is"
+        if codes
+        else "bound; RMS error / RMS <= 2.5e-3 (bf16); a row is NaN exactly where an input code is",
     )
 
 
 OPERATION = Operation(
     name="dense",
-    summary="D[M,N] = epilogue(A[M,K] W[N,K]^T), block-scaled where operands are fp8",
+    summary="D[M,N] = epilogue(A[M,K] W[N,K]^T), block-scaled where operands are fp8; D in codes with their scales",
     dims=(
         DimRule(name="m", meaning="rows of A and D (tokens)", typical=(1, 64, 4096), bounded=True),
         DimRule(name="n", meaning="rows of W, columns of D", typical=(4096,)),
@@ -230,19 +259,15 @@ OPERATION = Operation(
             layouts=(Layout.ROW_MAJOR_NK, Layout.SHUFFLED_16X16),
             scales=ScaleRule(dtypes=(DType.FP8_E4M3,), block=(128, 128), layouts=(Layout.ROW_MAJOR,)),
         ),
-        Operand(
-            name="out",
-            axes=("m", "n"),
-            access=Access.WRITE,
-            dtypes=(DType.BF16, DType.FP32),
-            layouts=(Layout.ROW_MAJOR,),
-        ),
+        quantising.codes(DType.BF16, DType.FP32, axes=("m", "n")),
     ),
     intermediate_dtypes=(("acc", (DType.FP32,)),),
     epilogues=("identity", "bias", "silu", "gelu_tanh", "gelu_erf", "gated_silu"),
     numerics=(
         NumericRule(name="accumulate", type=Accumulate),
         NumericRule(name="combine", type=Combine),
+        NumericRule(name="staging", type=Staging, quantises=QUANTISED),
+        *quantising.RULES,
         NumericRule(name="round", type=Round, default=Round.RNE_ONCE),
         NumericRule(name="nan", type=Nan, default=Nan.PROPAGATE),
     ),

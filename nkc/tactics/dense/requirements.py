@@ -11,6 +11,11 @@ FP8_POINTERS = ("a", "b", "a_scales", "b_scales", "bias", "out", "workspace")
 BF16_POINTERS = ("a", "b", "bias", "out", "workspace")
 
 
+def values() -> tuple[Predicate, ...]:
+    """Return that the result is stored as values, and not as codes."""
+    return (one_of("$.dtypes.out", DType.BF16, DType.FP32),)
+
+
 def fp8_block_scaled(
     *,
     tile: Triple,
@@ -28,6 +33,7 @@ def fp8_block_scaled(
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
+        *values(),
         equals("$.scales.a.block", (1, 128)),
         equals("$.scales.b.block", (128, 128)),
         one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
@@ -46,6 +52,7 @@ def bf16(
     """Return what a contract must say for an unscaled bf16 kernel; max_m None serves any number of rows."""
     return (
         *dtypes(a=DType.BF16, b=DType.BF16, acc=DType.FP32),
+        *values(),
         multiple_of("$.shape.k", tile[2], why="a step reads whole tiles along k"),
         *_dense(tile, max_m, lds_bytes, Accumulate.MATRIX_UNIT_FP32, offsets, split_k),
         *(Aligned(pointer, ALIGNMENT) for pointer in BF16_POINTERS),

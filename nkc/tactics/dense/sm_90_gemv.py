@@ -22,7 +22,7 @@ from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import lower, schedule, tile_of
 from nkc.tactics.dense.proofs import gemv_proofs
-from nkc.tactics.dense.requirements import ALIGNMENT
+from nkc.tactics.dense.requirements import ALIGNMENT, values
 from nkc.tactics.hardware import LdsFits, TargetHas
 from nkc.tactics.predicate import (
     ConstantOperands,
@@ -152,6 +152,7 @@ def _requires(row: Row, *, ascending: bool, dependent: bool) -> tuple[Predicate,
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
+        *values(),
         equals("$.scales.a.block", (1, BLOCK_K)),
         equals("$.scales.b.block", (128, BLOCK_K)),
         one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),

@@ -22,7 +22,7 @@ from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import WORKSPACE_ALIGNMENT, ceil_div, lower, schedule, tiles
 from nkc.tactics.dense.proofs import skinny_proofs
-from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
+from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS, values
 from nkc.tactics.dense.tma import BLOCK_K, scales_by_tma
 from nkc.tactics.hardware import LdsFits, TargetHas
 from nkc.tactics.predicate import (
@@ -290,6 +290,7 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
+        *values(),
         equals("$.scales.a.block", (1, BLOCK_K)),
         equals("$.scales.b.block", (128, BLOCK_K)),
         one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),

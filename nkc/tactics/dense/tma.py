@@ -6,7 +6,7 @@ from nkc.ir.contract import Contract, DType, Layout
 from nkc.ir.launch import TensorMap
 from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, ScalesPitch
 from nkc.tactics.dense.kernel import scale_strides
-from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
+from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS, values
 from nkc.tactics.hardware import TargetHas
 from nkc.tactics.predicate import Predicate, dtypes, equals, multiple_of, one_of
 
@@ -56,6 +56,7 @@ def tiled_requirements() -> tuple[Predicate, ...]:
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
+        *values(),
         equals("$.scales.a.block", (1, BLOCK_K)),
         equals("$.scales.b.block", (128, BLOCK_K)),
         one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
