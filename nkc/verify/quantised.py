@@ -58,14 +58,14 @@ def staging_of(contract: Contract) -> Intermediate:
 
 def outputs(contract: Contract, dims: Mapping[str, int]) -> tuple[Tensor, Tensor]:
     """Return the codes and their scales, poisoned; lanes between m and a padded leading dimension are poisoned too."""
-    size = sizes(contract, dims)
-    groups = size["k"] // contract.scales[QUANTISED].block[1]
-    codes = output_tensor(QUANTISED, contract.dtypes[QUANTISED], (size["m"], size["k"]))
+    size, operand = sizes(contract, dims), operations.get(contract.operation).operand(QUANTISED)
+    rows, columns = (size[axis] for axis in operand.axes)
+    groups = columns // contract.scales[QUANTISED].block[1]
+    codes = output_tensor(QUANTISED, contract.dtypes[QUANTISED], (rows, columns))
     if contract.scales[QUANTISED].layout is Layout.ROW_MAJOR:
-        return codes, output_tensor(SCALES, DType.FP32, (size["m"], groups))
-    operand = operations.get(contract.operation).operand(QUANTISED)
+        return codes, output_tensor(SCALES, DType.FP32, (rows, groups))
     leading = leading_extent(contract, operand, "m").of(dict(dims))
-    return codes, m_major_output(SCALES, DType.FP32, (size["m"], groups), leading)
+    return codes, m_major_output(SCALES, DType.FP32, (rows, groups), leading)
 
 
 def judge(
@@ -81,8 +81,8 @@ def judge(
 ) -> dict[str, Verdict]:
     """Judge codes and scales; what a sampled run did not compute counts as the oracle's."""
     tensors = {tensor.name: tensor for tensor in outputs(contract, dims)}
-    codes = _view(tensors[QUANTISED], left, covered, expected.codes)
-    scales = _view(tensors[SCALES], left, covered, expected.scales)
+    codes = logical(tensors[QUANTISED], left, covered, expected.codes)
+    scales = logical(tensors[SCALES], left, covered, expected.scales)
     said = Rules.of(contract)
     found = judge_quantised(
         codes.astype(np.uint8),
@@ -97,7 +97,7 @@ def judge(
     allowed = math.ceil(limits.moved * codes.size)
     moved = found.moved * codes.size / allowed if allowed else 0.0
     step = found.scale_ulp / limits.scale_ulp if limits.scale_ulp else (np.inf if found.scale_ulp else 0.0)
-    spilled = _pad_written(tensors[SCALES], left[SCALES])
+    spilled = pad_written(tensors[SCALES], left[SCALES])
     far = fp32.ulp_distance(scales.astype(np.float32), expected.scales) > limits.scale_ulp
     scales_pass = found.scale_ulp <= limits.scale_ulp and not spilled
     return {
@@ -129,8 +129,8 @@ def equal(
 ) -> bool:
     """Return whether every code and scale has the oracle's bits; a NaN need only be a NaN, in either format."""
     tensors = {tensor.name: tensor for tensor in outputs(contract, dims)}
-    codes = _view(tensors[QUANTISED], left, covered, expected.codes).astype(np.uint8)
-    scales = _view(tensors[SCALES], left, covered, expected.scales).astype(np.float32)
+    codes = logical(tensors[QUANTISED], left, covered, expected.codes).astype(np.uint8)
+    scales = logical(tensors[SCALES], left, covered, expected.scales).astype(np.float32)
     same_code = (codes == expected.codes) | (fp8.is_nan(codes) & fp8.is_nan(expected.codes))
     same_scale = (fp32.bits(scales) == fp32.bits(expected.scales)) | (np.isnan(scales) & np.isnan(expected.scales))
     return bool(same_code.all() and same_scale.all())
@@ -144,7 +144,7 @@ def judge_bf16(
     The ratio of RMS is held to its limit on model-like data alone: elsewhere few elements carry all of it, and one
     rounding may lose u_b of them.
     """
-    bits = _view(tensor, left, covered, bf16.encode(value)).astype(np.uint16)
+    bits = logical(tensor, left, covered, bf16.encode(value)).astype(np.uint16)
     return bounds.judge(
         bf16.decode(bits),
         value,
@@ -158,7 +158,7 @@ def judge_bits(
     tensor: Tensor, left: Mapping[str, Bits], covered: Mapping[str, Mask], wanted: NDArray[np.uint16]
 ) -> Verdict:
     """Judge a bf16 output that must have these bits; a NaN need only be a NaN."""
-    bits = _view(tensor, left, covered, wanted).astype(np.uint16)
+    bits = logical(tensor, left, covered, wanted).astype(np.uint16)
     got, expected = bf16.decode(bits), bf16.decode(wanted)
     off = (bits != wanted) & ~(np.isnan(got) & np.isnan(expected))
     return Verdict(
@@ -171,7 +171,7 @@ def judge_bits(
     )
 
 
-def _view(tensor: Tensor, left: Mapping[str, Bits], covered: Mapping[str, Mask], wanted: Bits) -> Bits:
+def logical(tensor: Tensor, left: Mapping[str, Bits], covered: Mapping[str, Mask], wanted: Bits) -> Bits:
     """Return the logical view of what a run left, with the oracle's value wherever it computed nothing."""
     got = tensor.view(np.ascontiguousarray(left[tensor.name]).view(STORAGE[tensor.dtype]))
     if tensor.name not in covered:
@@ -181,7 +181,7 @@ def _view(tensor: Tensor, left: Mapping[str, Bits], covered: Mapping[str, Mask],
     return np.where(kept, got, wanted.astype(got.dtype))
 
 
-def _pad_written(tensor: Tensor, storage: Bits) -> bool:
+def pad_written(tensor: Tensor, storage: Bits) -> bool:
     """Return whether anything but poison lies in storage that the logical tensor does not reach."""
     reached = np.zeros(tensor.storage.size, np.bool_)
     np.lib.stride_tricks.as_strided(reached, tensor.shape, tensor.strides)[...] = True

@@ -1,7 +1,10 @@
-"""dense: inputs by regime, and results held against the float64 value within the contract's derived bound."""
+"""dense: inputs by regime, and results held against the float64 value within the contract's derived bound.
+
+Codes and their scales are held against those of values within the bound: see `nkc.verify.legal_codes`.
+"""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -9,12 +12,15 @@ from numpy.typing import NDArray
 
 from nkc.ir import operations, targets
 from nkc.ir.contract import Accumulate, Contract, DType, Layout
+from nkc.ir.operations.dense import block_scaled
+from nkc.ir.quantising import QUANTISED
 from nkc.ir.scales import leading_extent
-from nkc.verify import bounds
+from nkc.verify import bounds, legal_codes, quantised
 from nkc.verify.memory import Bits, Tensor, dense_tensor, m_major_tensor, output_tensor
-from nkc.verify.numbers import bf16
+from nkc.verify.numbers import bf16, fp8
 from nkc.verify.oracles import dense, epilogues
 from nkc.verify.oracles.dense import Chain, Operands
+from nkc.verify.oracles.group_quant import Quantised
 from nkc.verify.oracles.matrix_unit import FP32_FMA, HOPPER_FP8, MatrixUnit, from_facts
 from nkc.verify.regimes import DenseInputs, Recipe, Regime, dense_bf16_inputs, dense_inputs
 from nkc.verify.subject import Judgement, sizes
@@ -26,7 +32,7 @@ PREDICTED_PRODUCTS = 1 << 27
 
 
 def tensors(contract: Contract, recipe: Recipe, dims: Mapping[str, int]) -> tuple[Tensor, ...]:
-    """Return a, b, their scales, the bias and the poisoned output."""
+    """Return a, b, their scales, the bias and the poisoned outputs."""
     m, n = (sizes(contract, dims)[name] for name in "mn")
     inputs = _inputs(contract, recipe, m)
     made = [dense_tensor("a", contract.dtypes["a"], inputs.a), dense_tensor("b", contract.dtypes["b"], inputs.b)]
@@ -36,6 +42,8 @@ def tensors(contract: Contract, recipe: Recipe, dims: Mapping[str, int]) -> tupl
     if contract.epilogue.dtype is not None:
         bias = bf16.encode(inputs.bias) if contract.epilogue.dtype is DType.BF16 else inputs.bias
         made.append(dense_tensor("bias", contract.epilogue.dtype, bias))
+    if QUANTISED in contract.scales:
+        return (*made, *quantised.outputs(contract, dims))
     return (*made, output_tensor("out", contract.dtypes["out"], (m, n)))
 
 
@@ -48,6 +56,8 @@ def judge(
 ) -> Judgement:
     """Judge the output: within the bound everywhere; bit-equal where the data is exact."""
     m = sizes(contract, dims)["m"]
+    if QUANTISED in contract.scales:
+        return _judge_codes(contract, recipe, dims, outputs, covered)
     got = decoded(contract, "out", outputs["out"], dims)
     value, bound = _expected(contract, recipe, m)
     stored_bf16 = contract.dtypes["out"] is DType.BF16
@@ -67,12 +77,36 @@ def judge(
     )
 
 
+def _judge_codes(
+    contract: Contract,
+    recipe: Recipe,
+    dims: Mapping[str, int],
+    outputs: Mapping[str, Bits],
+    covered: Mapping[str, NDArray[np.bool_]],
+) -> Judgement:
+    m = sizes(contract, dims)["m"]
+    value, error = _expected(contract, recipe, m)
+    verdicts = legal_codes.judge(contract, dims, outputs, covered, value, error)
+    if recipe.regime is not Regime.EXACT:
+        return Judgement(verdicts=verdicts)
+    expected = _codes(contract, _exact(contract, recipe, m))
+    return Judgement(verdicts=verdicts, bit_equal=quantised.equal(contract, dims, outputs, covered, expected))
+
+
 def decoded(contract: Contract, name: str, bits: Bits, dims: Mapping[str, int]) -> NDArray[np.float32]:
-    """Return an output's storage as fp32 values [m, n]."""
+    """Return an output's storage as fp32 values [m, n]; the scales of codes as they lie in memory."""
     size = sizes(contract, dims)
-    narrow = contract.dtypes[name] is DType.BF16
-    values = bf16.decode(bits.astype(np.uint16)) if narrow else bits.astype(np.float32)
+    if name == quantised.SCALES:
+        return bits.astype(np.float32)
+    values = _DECODED[contract.dtypes[name]](bits)
     return values.reshape(size["m"], size["n"])
+
+
+_DECODED: Mapping[DType, Callable[[Bits], NDArray[np.float32]]] = {
+    DType.BF16: lambda bits: bf16.decode(bits.astype(np.uint16)),
+    DType.FP32: lambda bits: bits.astype(np.float32),
+    DType.FP8_E4M3: lambda bits: fp8.decode(bits.astype(np.uint8)),
+}
 
 
 def predict(
@@ -87,7 +121,13 @@ def predict(
         return None
     operands, bias = _operands(contract, recipe, size["m"])
     accumulator = dense.accumulator(operands, unit, chains=chains_of(contract, operands))
-    return {"out": _finished(contract, accumulator, bias)}
+    finished = _finished(contract, accumulator, bias)
+    if QUANTISED not in contract.scales:
+        return {"out": finished}
+    made, (_, scales) = _codes(contract, finished), quantised.outputs(contract, dims)
+    stored = np.full(scales.storage.size, np.nan, np.float32)  # a NaN predicts nothing: padding is judged elsewhere
+    scales.view(stored)[...] = made.scales
+    return {QUANTISED: fp8.decode(made.codes), scales.name: stored}
 
 
 def unit_of(contract: Contract) -> MatrixUnit:
@@ -103,7 +143,7 @@ def unit_of(contract: Contract) -> MatrixUnit:
         return unit
     # On a chip whose fp8 unit keeps fewer bits, this rule is served through f16.
     native = facts["matrix_fp8_kept_bits"].value
-    kind = "bf16" if not contract.scales else "fp8" if isinstance(native, int) and native >= 23 else "f16"
+    kind = "bf16" if not block_scaled(contract) else "fp8" if isinstance(native, int) and native >= 23 else "f16"
     kept, truncates = (facts[f"matrix_{kind}_{name}"].value for name in ("kept_bits", "truncates"))
     assert isinstance(kept, int)
     return from_facts(kept_bits=kept, truncates=bool(truncates))
@@ -127,7 +167,7 @@ def chains_of(contract: Contract, operands: Operands) -> tuple[Chain, ...]:
 def _inputs(contract: Contract, recipe: Recipe, m: int) -> DenseInputs:
     """Return what the recipe makes, kept from making it to judging with it: nobody writes into it."""
     n, k = contract.exact("n"), contract.exact("k")
-    if not contract.scales:
+    if not block_scaled(contract):
         return dense_bf16_inputs(recipe, m, n, k)
     block_n, block_k = contract.scales["b"].block
     return dense_inputs(recipe, m, n, k, block_n=block_n, block_k=block_k)
@@ -135,7 +175,7 @@ def _inputs(contract: Contract, recipe: Recipe, m: int) -> DenseInputs:
 
 def _operands(contract: Contract, recipe: Recipe, m: int) -> tuple[Operands, NDArray[np.float32]]:
     inputs = _inputs(contract, recipe, m)
-    if not contract.scales:
+    if not block_scaled(contract):
         return inputs.operands(), inputs.bias
     block_n, block_k = contract.scales["b"].block
     return inputs.operands(block_n, block_k), inputs.bias
@@ -150,7 +190,7 @@ def _activation_scales(contract: Contract, scales: NDArray[np.float32], dims: Ma
 
 @lru_cache(maxsize=8)
 def _expected(contract: Contract, recipe: Recipe, m: int) -> tuple[F64, F64]:
-    """Return the float64 value and the bound of every element."""
+    """Return the float64 value and the bound of every element as it is stored, or waits to be quantised."""
     operands, bias = _operands(contract, recipe, m)
     value = dense.value(operands)
     bound = bounds.dense_error(operands, unit_of(contract), chains_of(contract, operands))
@@ -175,8 +215,15 @@ def _exact(contract: Contract, recipe: Recipe, m: int) -> NDArray[np.float32]:
 
 
 def _finished(contract: Contract, accumulator: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the output of an accumulator: the epilogue in fp32, then the one store."""
+    """Return what is stored, or waits to be quantised, of an accumulator: the epilogue in fp32, then one rounding."""
     if contract.epilogue.kind == "bias":
         with np.errstate(invalid="ignore", over="ignore"):
             accumulator = accumulator + bias.astype(np.float32)  # one fp32 addition
+    if QUANTISED in contract.scales:
+        return legal_codes.staged(accumulator, quantised.staging_of(contract))
     return bf16.rounded(accumulator) if contract.dtypes["out"] is DType.BF16 else accumulator
+
+
+def _codes(contract: Contract, finished: NDArray[np.float32]) -> Quantised:
+    """Return what `group_quant` makes of results that wait for it."""
+    return legal_codes.quantise(finished, quantised.Rules.of(contract))
