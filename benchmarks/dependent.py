@@ -1,85 +1,31 @@
-"""Dependent launches under the worst neighbours: `python benchmarks/dependent.py BUNDLE`, on a GPU of the bundle.
+"""Dependent launches under the worst neighbours, for `stress.py chain`.
 
 A chain of links: a kernel that lets the one behind begin at once, dawdles, and only then writes activations (from the
 result of the link before) and poison over the next result; the kernel under test; a kernel that compares the result.
 Two result buffers take turns, and one buffer of activations serves all links, so that reading or writing too early
-shows as other bits. Replays of the captured chain, 1,000 by default, are compared bit for bit with the same links run
-one by one, with nothing ahead of them. Exit 1 on any difference, or where no kernel is launched dependent.
-
-The neighbours are `dependent.cu`, compiled with `--build` on a machine that has NVRTC; no GPU is needed for that.
+shows as other bits. Replays of the captured chain are compared bit for bit with the same links run one by one, with
+nothing ahead of them.
 """
 
-import argparse
-import ctypes
-import sys
 from pathlib import Path
 
 import torch
-from tensors import machine, operands, record
+from raw import RawKernel
+from tensors import operands
 
-from nkc import runtime
 from nkc.runtime import Kernel
 
 LINKS = 8
-REPLAYS = 1000
 DAWDLES = (0, 3000, 20000)
 """Cycles: nothing, about as long as a launch takes, and longer than most kernels."""
 NEIGHBOURS = ("produce", "judge")
-
-
-def build(folder: Path) -> None:
-    """Compile the neighbours into a folder."""
-    from nkc.emit.source import Source
-    from nkc.emit.toolchains.nvrtc import NvrtcToolchain
-    from nkc.ir import targets
-
-    head, *parts = Path(__file__).with_suffix(".cu").read_text().split('extern "C"')
-    with NvrtcToolchain() as toolchain:
-        for symbol, part in zip(NEIGHBOURS, parts, strict=True):  # one kernel an object
-            source = Source(
-                language="cuda",
-                text=f'{head}extern "C"{part}',
-                symbol=symbol,
-                digest="",
-                closure=(),
-                closure_digest="",
-                parameters=(),
-                options=(("dynamic_lds_bytes", 0), ("fmad", False), ("std", "c++17")),
-            )
-            (folder / f"{symbol}.cubin").write_bytes(toolchain.compile(source, targets.get("sm_90")).data)
-
-
-class Neighbour:
-    """One of the two kernels of `dependent.cu`, launched dependent through ctypes, apart from what is under test."""
-
-    def __init__(self, folder: Path, symbol: str) -> None:
-        self._library = ctypes.CDLL("libcuda.so.1")
-        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
-        image = (folder / f"{symbol}.cubin").read_bytes()
-        self._call("cuModuleLoadData", ctypes.byref(module), image)
-        self._call("cuModuleGetFunction", ctypes.byref(self._function), module, symbol.encode())
-        self._attribute = (ctypes.c_uint64 * 9)(6, 1)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-
-    def launch(self, blocks: int, *values: int) -> None:
-        """Launch on torch's current stream; every parameter is 8 bytes."""
-        held = (ctypes.c_int64 * len(values))(*values)
-        table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(held) + 8 * i for i in range(len(values))))
-        config = (ctypes.c_uint64 * 7)()
-        shape = (ctypes.c_uint32 * 7).from_buffer(config)
-        shape[:] = [blocks, 1, 1, 256, 1, 1, 0]
-        config[4] = torch.cuda.current_stream().cuda_stream
-        config[5], config[6] = ctypes.addressof(self._attribute), 1
-        self._call("cuLaunchKernelEx", config, self._function, table, None)
-
-    def _call(self, name: str, *arguments: object) -> None:
-        if status := getattr(self._library, name)(*arguments):
-            raise RuntimeError(f"{name} failed with {status}")
+THREADS = 256
 
 
 class Chain:
     """Links through one kernel, and what each of them has to give."""
 
-    def __init__(self, kernel: Kernel, neighbours: tuple[Neighbour, Neighbour]) -> None:
+    def __init__(self, kernel: Kernel, neighbours: tuple[RawKernel, RawKernel]) -> None:
         self._kernel = kernel
         self._produce, self._judge = neighbours
         sets = [operands(kernel, seed) for seed in range(2)]
@@ -119,6 +65,7 @@ class Chain:
             settle()
             self._produce.launch(
                 4,
+                THREADS,
                 codes.data_ptr(),
                 before.data_ptr() if link else 0,
                 self._first.data_ptr(),
@@ -136,7 +83,9 @@ class Chain:
             settle()
             if one_by_one:
                 self._wanted.append(out.clone())
-            self._judge.launch(4, out.data_ptr(), self._wanted[link].data_ptr(), _bytes(out), self._wrong.data_ptr())
+            self._judge.launch(
+                4, THREADS, out.data_ptr(), self._wanted[link].data_ptr(), _bytes(out), self._wrong.data_ptr()
+            )
         settle()
 
 
@@ -146,43 +95,20 @@ def _bytes(tensor: torch.Tensor) -> int:
     return (last + 1) * tensor.element_size()
 
 
-def compare(kernel: Kernel, neighbours: tuple[Neighbour, Neighbour], replays: int = REPLAYS) -> dict[str, object]:
-    """Return, by how long the kernel ahead dawdles, how many bytes of all replays are others than one by one."""
+def neighbours(folder: Path) -> tuple[RawKernel, RawKernel]:
+    """Return both, as `stress.py build` left them in a folder."""
+    ahead, behind = (RawKernel(folder, symbol, dependent=True) for symbol in NEIGHBOURS)
+    return ahead, behind
+
+
+def different_bytes(kernel: Kernel, neighbours: tuple[RawKernel, RawKernel], replays: int) -> int:
+    """Return how many bytes of all replays are others than one by one, over all delays of the kernel ahead."""
     chain = Chain(kernel, neighbours)
     assert not chain.wrong(), "the links do not agree with themselves"
-    different = {}
+    different = 0
     for cycles in DAWDLES:
         graph = chain.capture(cycles)
         for _ in range(replays):
             graph.replay()
-        different[str(cycles)] = chain.wrong()
-    said = {"id": kernel.id, "symbol": kernel.record.symbol, "links": LINKS, "replays": replays}
-    return {**said, "different_bytes": different}
-
-
-def main() -> int:
-    """Compare every kernel of the bundle that is launched dependent."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bundle", type=Path, help="of kernels; with --build the folder to write to")
-    parser.add_argument("--build", action="store_true", help="compile the neighbours, and nothing else")
-    parser.add_argument("--neighbours", type=Path, default=Path("."), help="the folder that they were built in")
-    parser.add_argument("--replays", type=int, default=REPLAYS)
-    parser.add_argument("--record", type=Path)
-    said = parser.parse_args()
-    if said.build:
-        build(said.bundle)
-        return 0
-    torch.zeros((), device="cuda")  # the primary context is current from here on
-    ahead, behind = (Neighbour(said.neighbours, symbol) for symbol in NEIGHBOURS)
-    library = runtime.load(said.bundle)
-    rows = [
-        compare(k, (ahead, behind), said.replays) for k in library if k.record.attributes.programmatic_dependent_launch
-    ]
-    for row in rows:
-        print(f"{row['symbol']}: {row['replays']} replays of {row['links']} links, different: {row['different_bytes']}")
-    record(said.record, {"benchmark": "dependent", "kernels": rows, **machine()})
-    return int(not rows or any(any(row["different_bytes"].values()) for row in rows))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        different += chain.wrong()
+    return different

@@ -1,0 +1,130 @@
+"""What `stress.py` found, kernel by kernel, as it is committed; without torch, so that a test can read it."""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+
+class Check(StrEnum):
+    """What was done to a kernel.
+
+    replays: replays of a graph beside a loaded memory system. chain: replays of dependent links. Then the tools of
+    compute-sanitizer, one launch.
+    """
+
+    REPLAYS = "replays"
+    CHAIN = "chain"
+    MEMCHECK = "memcheck"
+    RACECHECK = "racecheck"
+    SYNCCHECK = "synccheck"
+
+
+MARK = "#kernel "
+"""What the line of a kernel begins with, among what the sanitizer prints."""
+
+FLAWED = "flawed"
+"""The kernel of `stress.cu` with a fault for each tool, as its row names it."""
+
+TOOLS = (Check.MEMCHECK, Check.RACECHECK, Check.SYNCCHECK)
+
+
+_FINDING = re.compile(r"^========= (?!\s|COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|Target application)\S")
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Frozen, keyword-only, strict."""
+
+
+class Run(_Record, frozen=True, kw_only=True):
+    """Where and how rows were made. method: the data, what lay around it, what ran beside."""
+
+    device: str
+    driver: str
+    date: str
+    nkc: str
+    torch: str
+    method: str
+
+
+class Row(_Record, frozen=True, kw_only=True):
+    """One check of one kernel.
+
+    request: id of the contract as written. launches: of the kernel under test. findings: bytes that differ from the
+    first launch (links run one by one, for a chain), or what the sanitizer reported. passed: nothing was found, the
+    oracle agrees with the first launch, and nothing changed outside the results.
+    """
+
+    check: Check
+    tactic: str
+    request: str
+    code_digest: str
+    launches: int
+    findings: int
+    passed: bool
+    run: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What a later row of the same thing replaces."""
+        return self.tactic, self.request, self.check.value
+
+
+class Record(_Record, frozen=True, kw_only=True):
+    """All rows, in order of tactic, contract and check."""
+
+    schema: Literal["nkc.stress/1"] = "nkc.stress/1"
+    runs: tuple[Run, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+
+def read(path: Path) -> Record:
+    """Return a record, an empty one where there is no file."""
+    return msgspec.json.decode(path.read_bytes(), type=Record) if path.is_file() else Record()
+
+
+def merge(record: Record, run: Run, rows: Iterable[Row]) -> Record:
+    """Return a record with the rows of a run, which replace earlier ones of the same; a run without rows goes."""
+    runs = [*record.runs, run]
+    found = {row.key: row for row in record.rows}
+    found |= {row.key: msgspec.structs.replace(row, run=len(runs) - 1) for row in rows}
+    used = sorted({row.run for row in found.values()})
+    kept = (msgspec.structs.replace(row, run=used.index(row.run)) for _, row in sorted(found.items()))
+    return Record(runs=tuple(runs[number] for number in used), rows=tuple(kept))
+
+
+def encode(record: Record) -> bytes:
+    """Return the file's bytes: a line a row, so that a change shows which kernels it is of."""
+    rows = b",\n".join(msgspec.json.encode(row) for row in record.rows)
+    runs = b",\n".join(msgspec.json.encode(run) for run in record.runs)
+    return b'{"schema":"%s",\n"runs":[\n%s\n],\n"rows":[\n%s\n]}\n' % (record.schema.encode(), runs, rows)
+
+
+def keep(path: Path, run: Run, rows: Iterable[Row]) -> None:
+    """Merge the rows of a run into a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(encode(merge(read(path), run, rows)))
+
+
+def rows_of(check: Check, text: str) -> list[Row]:
+    """Return the rows that a process printed; each of the sanitizer's findings counts for the kernel that ends it.
+
+    Under the sanitizer the first kernel has a fault: where the tool did not report it there are no rows.
+    """
+    rows: list[Row] = []
+    found = 0
+    for line in text.splitlines():
+        if line.startswith(MARK):
+            row = msgspec.json.decode(line.removeprefix(MARK), type=Row)
+            if check in TOOLS:
+                row = msgspec.structs.replace(row, findings=found, passed=row.passed and not found)
+            rows.append(row)
+            found = 0
+        elif _FINDING.match(line):
+            found += 1
+    if check not in TOOLS:
+        return rows
+    return rows[1:] if rows and rows[0].tactic == FLAWED and rows[0].findings else []

@@ -1,0 +1,98 @@
+"""benchmarks/stress.py: whose finding a sanitizer's line is, what a record keeps, and that rings meet every ratio."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+record = _load("stress_record")
+ratios = _load("ratios")
+RACE = record.Check.RACECHECK
+RUN = record.Run(device="a GPU", driver="1.2", date="2026-01-01", nkc="0", torch="2", method="as told")
+
+
+def row(request: str, *, check=RACE, tactic: str = "t", findings: int = 0):
+    return record.Row(
+        check=check,
+        tactic=tactic,
+        request=request,
+        code_digest="d",
+        launches=1,
+        findings=findings,
+        passed=not findings,
+    )
+
+
+def printed(*lines: object) -> str:
+    return "\n".join(
+        line if isinstance(line, str) else f"#kernel {msgspec.json.encode(line).decode()}" for line in lines
+    )
+
+
+FOUND = """========= Error: Race reported between Write access at step+0x10 in kernel.cu
+=========     and Read access at step+0x20 in kernel.cu [4 hazards]
+========= """
+FLAWED = row("", tactic="flawed")
+
+
+def test_a_finding_counts_for_the_kernel_whose_line_ends_it() -> None:
+    text = printed("========= COMPUTE-SANITIZER", FOUND, FLAWED, row("one"), FOUND, FOUND, row("two"), row("three"))
+    rows = record.rows_of(RACE, text + "\n========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)\n")
+    assert [(each.request, each.findings, each.passed) for each in rows] == [
+        ("one", 0, True),
+        ("two", 2, False),
+        ("three", 0, True),
+    ]
+
+
+@pytest.mark.parametrize("lines", [(FLAWED, row("one")), (row("one"),), ()])
+def test_a_tool_that_misses_the_fault_made_for_it_clears_nothing(lines) -> None:
+    assert record.rows_of(RACE, printed(*lines)) == []
+
+
+def test_other_checks_count_by_themselves() -> None:
+    one = row("one", check=record.Check.REPLAYS, findings=3)
+    assert record.rows_of(record.Check.REPLAYS, printed("torch says", one)) == [one]
+
+
+def test_a_later_row_replaces_an_earlier_one_and_a_run_without_rows_goes(tmp_path: Path) -> None:
+    place = tmp_path / "stress.json"
+    second, third = (msgspec.structs.replace(RUN, date=date) for date in ("2026-01-02", "2026-01-03"))
+    record.keep(place, RUN, [row("b"), row("a")])
+    record.keep(place, second, [row("b", findings=1), row("b", check=record.Check.CHAIN)])
+    kept = record.read(place)
+    assert [(each.request, each.check.value, each.findings, each.run) for each in kept.rows] == [
+        ("a", "racecheck", 0, 0),
+        ("b", "chain", 0, 1),
+        ("b", "racecheck", 1, 1),
+    ]
+    record.keep(place, third, [row("a")])
+    kept = record.read(place)
+    assert [each.date for each in kept.runs] == ["2026-01-02", "2026-01-03"]
+    assert [each.run for each in kept.rows] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("tactic", list(ratios.pipelined("sm_90.*")), ids=lambda tactic: tactic.name)
+def test_a_ring_meets_every_ratio_of_stages_to_blocks(tactic) -> None:
+    stages, split = tactic.schedule.stages, tactic.schedule.split_k or 1
+    lengths = [contract.exact("k") for contract in ratios.contracts(tactic)]
+    least = min(lengths)
+    filled = {length // least for length in lengths}
+    assert {1, stages - 1, stages, stages + 1, 2 * stages - 1, 2 * stages, 2 * stages + 1} == filled
+    assert least % split == 0
