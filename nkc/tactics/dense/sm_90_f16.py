@@ -20,10 +20,18 @@ from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import GROUP_M, symbol
 from nkc.tactics.dense.plan import ceil_div, lower_persistent, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import tma_proofs
-from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tile_maps, tiled_requirements
+from nkc.tactics.dense.tma import (
+    BEFORE_THE_WAIT,
+    BLOCK_K,
+    activation_scales,
+    dependent_launch,
+    scales_by_tma,
+    tile_maps,
+    tiled_requirements,
+)
 from nkc.tactics.hardware import LdsFits
 from nkc.tactics.predicate import Predicate, Serves
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
 
 GROUPS = 2
 """Warpgroups that multiply; each takes 64 rows at once."""
@@ -148,29 +156,31 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "many_registers": many,
         "bf16": contract.dtypes["out"] is DType.BF16,
         **activation_scales(contract),
+        **dependent_launch(contract, tactic),
         **cuda.finish(contract, column="column"),
     }
 
 
-def _requires(row: Row) -> tuple[Predicate, ...]:
+def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     return (
         *tiled_requirements(),
         Serves("$.numerics.accumulate", Accumulate.MATRIX_UNIT_FP32),
         Serves("$.numerics.combine", Combine.ASCENDING),
         *(offsets_fit_int32(operations.get("dense").operand(name), OffsetUnit.ELEMENTS) for name in ("a", "b", "out")),
         LdsFits(_lds_bytes(row)),
+        *([BEFORE_THE_WAIT] if dependent else []),
     )
 
 
-def _tactic(row: Row) -> Tactic:
+def _tactic(row: Row, *, dependent: bool) -> Tactic:
     stages = _stages(row)
-    detail = "_early" * row.early
+    detail = "_early" * row.early + DEPENDENT * dependent
     return Tactic(
         name=f"sm_90.dense.fp8_f16_{row.tile_m}x{row.tile_n}x{BLOCK_K}_s{stages}{detail}",
         operation="dense",
         target="sm_90",
         rank=row.rank,
-        requires=_requires(row),
+        requires=_requires(row, dependent=dependent),
         guarantees=Guarantees(
             accumulate=Accumulate.MATRIX_UNIT_FP32,
             combine=Combine.ASCENDING,
@@ -192,4 +202,4 @@ def _tactic(row: Row) -> Tactic:
     )
 
 
-TACTICS = tuple(map(_tactic, ROWS))
+TACTICS = tuple(_tactic(row, dependent=dependent) for row in ROWS for dependent in (False, True))

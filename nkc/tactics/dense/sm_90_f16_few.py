@@ -17,10 +17,16 @@ from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import ceil_div, lower_cluster, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import cluster_proofs
-from nkc.tactics.dense.tma import BLOCK_K, activation_scales, tiled_requirements
+from nkc.tactics.dense.tma import (
+    BEFORE_THE_WAIT,
+    BLOCK_K,
+    activation_scales,
+    dependent_launch,
+    tiled_requirements,
+)
 from nkc.tactics.hardware import LdsFits
 from nkc.tactics.predicate import AtLeast, Predicate, Serves, at_most
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
 
 _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1024  # of shared memory, for each CTA of a unit, by the system
@@ -152,11 +158,12 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "at_barriers": at_slices + (slices_bytes if row.split > 1 else 0),
         "bf16": contract.dtypes["out"] is DType.BF16,
         **activation_scales(contract),
+        **dependent_launch(contract, tactic),
         **cuda.finish(contract, column="column + e"),
     }
 
 
-def _requires(row: Row) -> tuple[Predicate, ...]:
+def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     longer = (AtLeast("$.shape.k", row.split * BLOCK_K, why=f"every one of {row.split} parts adds something"),)
     return (
         *tiled_requirements(),
@@ -166,17 +173,18 @@ def _requires(row: Row) -> tuple[Predicate, ...]:
         *(longer if row.split > 1 else ()),
         *(offsets_fit_int32(operations.get("dense").operand(name), OffsetUnit.ELEMENTS) for name in ("a", "b", "out")),
         LdsFits(row.lds_bytes),
+        *([BEFORE_THE_WAIT] if dependent else []),
     )
 
 
-def _tactic(row: Row) -> Tactic:
-    split = f"_k{row.split}" if row.split > 1 else ""
+def _tactic(row: Row, *, dependent: bool) -> Tactic:
+    split = f"_k{row.split}" * (row.split > 1) + DEPENDENT * dependent
     return Tactic(
         name=f"sm_90.dense.fp8_f16_few_{row.tokens}x{row.weights}x{BLOCK_K}_s{row.stages}{split}",
         operation="dense",
         target="sm_90",
         rank=row.rank,
-        requires=_requires(row),
+        requires=_requires(row, dependent=dependent),
         guarantees=Guarantees(
             accumulate=Accumulate.MATRIX_UNIT_FP32,
             combine=Combine.ASCENDING if row.split == 1 else Combine.FIXED_ORDER,
@@ -203,4 +211,4 @@ def _tactic(row: Row) -> Tactic:
     )
 
 
-TACTICS = tuple(map(_tactic, ROWS))
+TACTICS = tuple(_tactic(row, dependent=dependent) for row in ROWS for dependent in (False, True))

@@ -18,10 +18,18 @@ from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import GROUP_M, symbol
 from nkc.tactics.dense.plan import ceil_div, lower_persistent, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import tma_proofs
-from nkc.tactics.dense.tma import BLOCK_K, activation_scales, scales_by_tma, tile_maps, tiled_requirements
+from nkc.tactics.dense.tma import (
+    BEFORE_THE_WAIT,
+    BLOCK_K,
+    activation_scales,
+    dependent_launch,
+    scales_by_tma,
+    tile_maps,
+    tiled_requirements,
+)
 from nkc.tactics.hardware import LdsFits
 from nkc.tactics.predicate import Predicate, Serves
-from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
+from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
 
 GROUP_ROWS = 64
 """Rows that a warpgroup multiplies at once."""
@@ -123,7 +131,6 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "k_blocks": contract.exact("k") // BLOCK_K,
         "last_scale_row": ceil_div(n, BLOCK_K) - 1,
         "ahead": row.ahead,
-        "dependent": tactic.dependent,
         "two_scale_rows": two,
         "scale_width": scale_width,
         "scale_columns": tile_n // scale_width,
@@ -145,29 +152,31 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "pieces_bytes": tile_m // groups * tile_n * _RESULT_BYTES,
         "swizzle_rows": _MAX_PIECE // piece,
         **activation_scales(contract),
+        **dependent_launch(contract, tactic),
         **cuda.finish(contract, column="column"),
     }
 
 
-def _requires(row: Row) -> tuple[Predicate, ...]:
+def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     return (
         *tiled_requirements(),
         Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
         Serves("$.numerics.combine", Combine.ASCENDING),
         *(offsets_fit_int32(operations.get("dense").operand(name), OffsetUnit.ELEMENTS) for name in ("a", "b", "out")),
         LdsFits(_lds_bytes(row)),
+        *([BEFORE_THE_WAIT] if dependent else []),
     )
 
 
-def _tactic(row: Row) -> Tactic:
+def _tactic(row: Row, *, dependent: bool) -> Tactic:
     stages = _stages(row)
-    detail = "_pair" * (row.cluster == 2) + "_ahead" * row.ahead
+    detail = "_pair" * (row.cluster == 2) + "_ahead" * row.ahead + DEPENDENT * dependent
     return Tactic(
         name=f"sm_90.dense.fp8_tma_{row.tile_m}x{row.tile_n}x{BLOCK_K}_s{stages}{detail}",
         operation="dense",
         target="sm_90",
         rank=row.rank,
-        requires=_requires(row),
+        requires=_requires(row, dependent=dependent),
         guarantees=Guarantees(
             accumulate=Accumulate.TENSOR_CORE_FP8,
             combine=Combine.ASCENDING,
@@ -189,4 +198,4 @@ def _tactic(row: Row) -> Tactic:
     )
 
 
-TACTICS = tuple(map(_tactic, ROWS))
+TACTICS = tuple(_tactic(row, dependent=dependent) for row in ROWS for dependent in (False, True))

@@ -8,9 +8,12 @@ from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, Sc
 from nkc.tactics.dense.kernel import scale_strides
 from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS, values
 from nkc.tactics.hardware import TargetHas
-from nkc.tactics.predicate import Predicate, dtypes, equals, multiple_of, one_of
+from nkc.tactics.predicate import ConstantOperands, Predicate, dtypes, equals, multiple_of, one_of
+from nkc.tactics.tactic import Tactic
 
 BLOCK_K = 128
+BEFORE_THE_WAIT = ConstantOperands(("b", "b_scales", "bias"))
+"""What a kernel that is launched dependent reads while the kernels ahead still run."""
 _PITCH = ScalesPitch("a", 4, why="TMA wants 16 bytes between rows of scales")
 
 
@@ -44,6 +47,19 @@ def tile_maps(contract: Contract, tile_m: int, tile_n: int, *, cluster: int = 1)
     if scales_by_tma(contract):
         maps["a_scales"] = TensorMap(box=(tile_m, 1), swizzle_bytes=0)
     return maps
+
+
+def dependent_launch(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
+    """Return what a template places for dependent launch.
+
+    first_stages: whose weights a CTA asks for before the wait. load_scale: how A's scales are loaded behind it.
+    """
+    assert tactic.schedule.stages is not None
+    return {
+        "dependent": tactic.dependent,
+        "first_stages": min(tactic.schedule.stages, contract.exact("k") // BLOCK_K),
+        "load_scale": "load_behind" if tactic.dependent else "__ldg",
+    }
 
 
 def _in_c(expression: str) -> str:
