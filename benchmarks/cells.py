@@ -1,10 +1,11 @@
-"""Writes contracts of dense cells for sm_90: python benchmarks/cells.py OUT [--set h200|exact|outside|production|bf16]
+"""Writes contracts of cells for sm_90: python benchmarks/cells.py OUT [--set h200|exact|outside|production|bf16|quant]
 
 `h200`: eleven shapes of DeepSeek-V3 and Qwen3 layers at six numbers of rows, block-scaled FP8, those that published
 times of other libraries are for. `exact`: the same without a licence for Hopper's FP8 unit. `outside`: numbers of
 rows that are in no set, for three of those shapes, and three shapes with tails and few blocks of k. `production`: every
 block-scaled shape of `shapes.json`, the layers of public checkpoints at tensor parallelism 1, 2, 4 and 8, or of those
 whose layers' names hold a word. `bf16`: its unquantised layers, and the same three shapes in bf16.
+`quant`: what makes the codes that those products read, with their scales M-major.
 
 In the form of `examples/sets`: up to 128 rows partial chains along k are licensed, above that the chain is ascending.
 """
@@ -32,7 +33,9 @@ ROWS = (1, 16, 64, 128, 512, 4096)
 OUTSIDE_SHAPES = ((576, 7168), (1152, 7168), (2048, 1408))
 OUTSIDE_ROWS = (3, 33, 200, 1000, 8192)
 FEW_ROWS = 128
-SETS = ("h200", "exact", "outside", "production", "bf16")
+QUANT_COLUMNS = (2048, 7168, 17408)
+QUANT_ROWS = (1, 64, 4096)
+SETS = ("h200", "exact", "outside", "production", "bf16", "quant")
 
 
 def shapes(kind: str, words: Sequence[str] = ()) -> tuple[tuple[int, int], ...]:
@@ -52,6 +55,11 @@ def cells(
     kind: str = "h200", rows: Sequence[int] = ROWS, words: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, object]]]:
     """Yield (file name, contract) of every cell of a set."""
+    if kind == "quant":
+        for k in QUANT_COLUMNS:
+            for m in QUANT_ROWS:
+                yield from around(m, k)
+        return
     scaled, exact = kind != "bf16", kind in ("exact", "bf16")
     if kind == "outside":
         listed = [(n, k, (*rows, *OUTSIDE_ROWS)) for n, k in OUTSIDE_SHAPES]
@@ -90,6 +98,40 @@ def contract(m: int, n: int, k: int, *, scaled: bool = True, exact: bool = False
         },
         "fallback": "framework",
     }
+
+
+def around(m: int, k: int) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield (file name, contract) of the operations that write the codes of A[m, k]."""
+    codes = {"quantize": "divide", "overflow": "saturate", "amax_floor": 1e-10}
+    norm = {"reduce": "tree", "staging": "bf16", "weight": "plain", "epsilon": 1e-6}
+    operations: dict[str, tuple[str, tuple[str, ...], dict[str, object], dict[str, object]]] = {
+        "group_quant": ("group_quant", (), {}, {}),
+        "silu_mul_quant": (
+            "silu_mul_quant",
+            (),
+            {"staging": "fp32"},
+            {"epilogue": {"kind": "gated_silu", "gate": "halves"}},
+        ),
+        "rms_norm_quant": ("rms_norm_quant", ("weight",), dict(norm), {}),
+        "rms_norm_quant.residual": ("rms_norm_quant", ("residual", "weight", "residual_out"), dict(norm), {}),
+    }
+    for name, (operation, more, numerics, rest) in operations.items():
+        dtypes = {"x": "bf16", **dict.fromkeys(more, "bf16"), "out": "fp8_e4m3"}
+        yield (
+            f"{name}.k{k}.m{m}.sm_90.json",
+            {
+                "schema": "nkc.contract/1",
+                "target": {"arch": "sm_90"},
+                "operation": operation,
+                "shape": {"m": m, "k": k},
+                "dtypes": dtypes,
+                "scales": {"out": {"block": [1, 128], "layout": "m_major", "leading_dim": {"multiple_of": 4}}},
+                "layouts": dict.fromkeys(dtypes, "row_major"),
+                "numerics": {**numerics, **codes},
+                "fallback": "framework",
+                **rest,
+            },
+        )
 
 
 def write(out: Path, kind: str = "h200", rows: Sequence[int] = ROWS, words: Sequence[str] = ()) -> None:

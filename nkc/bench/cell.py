@@ -34,7 +34,10 @@ class Cell:
             value = self.contract.shape[dim]
             of = f" of {value.min}..{value.max}" if isinstance(value, Bounded) else ""
             words.append(f"{dim} {size[dim]}{of}")
-        return f"{self.contract.operation} {self.contract.target.arch} {self.contract.dtypes['a']} {', '.join(words)}"
+        words += subjects.find(self.contract.operation).words(self.contract)
+        first = operations.get(self.contract.operation).operands[0].name
+        dtype = self.contract.dtypes[first]
+        return f"{self.contract.operation} {self.contract.target.arch} {dtype} {', '.join(words)}"
 
     @property
     def bytes(self) -> int:

@@ -56,12 +56,12 @@ class Axis:
 
 
 def svg(found: Sequence[Measurements]) -> bytes:
-    """Return the picture of all records. Raises UsageError where there are none."""
+    """Return the picture of all records of products. Raises UsageError where there are none."""
     from nkc.emit import templates
     from nkc.ir.errors import UsageError
 
     sessions = {name: session for each in found for name, session in each.sessions.items()}
-    pairs = [(record, compare(record)) for each in found for record in each.records]
+    pairs = [(record, compare(record)) for each in found for record in each.records if record.flops]
     shown = [(record, said) for record, said in pairs if said.candidate is not None and said.candidate.latency]
     lines = {record.digest: line_of(record, sessions[record.session]) for record, _ in shown}
     if not shown:

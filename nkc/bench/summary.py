@@ -214,6 +214,9 @@ def _rule(record: Record) -> str:
     numerics, dtypes = record.contract["numerics"], record.contract["dtypes"]
     assert isinstance(numerics, dict)
     assert isinstance(dtypes, dict)
+    if "accumulate" not in numerics:
+        residual = ", residual" if "residual" in dtypes else ""
+        return f"{record.contract['operation']}, {dtypes['x']} to {dtypes['out']}{residual}"
     properties = record.contract["properties"]
     assert isinstance(properties, dict)
     constant = ", constant operands" if properties.get("constant") else ""

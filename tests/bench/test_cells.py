@@ -18,7 +18,7 @@ def read(kind: str):
     return {name: parse_document(document, name) for name, document in CELLS.cells(kind)}
 
 
-@pytest.mark.parametrize("kind", ["h200", "exact", "outside", "bf16"])
+@pytest.mark.parametrize("kind", ["h200", "exact", "outside", "bf16", "quant"])
 def test_every_cell_is_a_contract_of_its_own(kind) -> None:
     found = read(kind)
     assert len({contract_id(contract) for contract in found.values()}) == len(found) == len(list(CELLS.cells(kind)))

@@ -33,6 +33,7 @@ class Benched:
     oracle, recipe: what records say of the gate and of the data. bandwidth: the ceiling that its bytes are held
     against, reading or copying. flops: of a size; products: which ceiling of products they are held against.
     make: operands of a cell from a seed, on a device. reference: the gate of a cell, for operands and their seed.
+    words: what else than dims and the type of the first operand tells a contract from others, in a cell's name.
     """
 
     oracle: str
@@ -43,6 +44,7 @@ class Benched:
     make: "Callable[[Cell, int], Copy]"
     baselines: "Callable[[Cell], tuple[Baseline, ...]]"
     reference: "Callable[[Cell, Copy, int], Judge]"
+    words: Callable[[Contract], tuple[str, ...]] = lambda _: ()
 
 
 @lru_cache(maxsize=1)
