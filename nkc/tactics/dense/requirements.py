@@ -16,6 +16,26 @@ def values() -> tuple[Predicate, ...]:
     return (one_of("$.dtypes.out", DType.BF16, DType.FP32),)
 
 
+def block_scales() -> tuple[Predicate, ...]:
+    """Return which scales: one for 1 x 128 activations, in either layout, one for 128 x 128 weights."""
+    return (
+        equals("$.scales.a.block", (1, 128)),
+        equals("$.scales.b.block", (128, 128)),
+        one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
+        equals("$.scales.b.layout", Layout.ROW_MAJOR),
+    )
+
+
+def rows_along_k() -> tuple[Predicate, ...]:
+    """Return how operands lie, k innermost in both, and what may follow the accumulator."""
+    return (
+        equals("$.layouts.a", Layout.ROW_MAJOR),
+        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
+        equals("$.layouts.out", Layout.ROW_MAJOR),
+        one_of("$.epilogue.kind", "identity", "bias"),
+    )
+
+
 def fp8_block_scaled(
     *,
     tile: Triple,
@@ -34,10 +54,7 @@ def fp8_block_scaled(
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
         *values(),
-        equals("$.scales.a.block", (1, 128)),
-        equals("$.scales.b.block", (128, 128)),
-        one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
-        equals("$.scales.b.layout", Layout.ROW_MAJOR),
+        *block_scales(),
         multiple_of("$.shape.k", tile[2], why="one step covers whole scale blocks along k"),
         *long,
         *_dense(tile, max_m, lds_bytes, accumulate, offsets, split_k),
@@ -73,10 +90,7 @@ def _dense(
             TilesAtMost("$.shape.n", axes=("m", "n"), tile=tile[:2]),
         )
     return (
-        equals("$.layouts.a", Layout.ROW_MAJOR),
-        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
-        equals("$.layouts.out", Layout.ROW_MAJOR),
-        one_of("$.epilogue.kind", "identity", "bias"),
+        *rows_along_k(),
         Serves("$.numerics.accumulate", accumulate),
         Serves("$.numerics.combine", Combine.ASCENDING if split_k == 1 else Combine.FIXED_ORDER),
         *rows,

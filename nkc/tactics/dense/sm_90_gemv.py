@@ -22,7 +22,7 @@ from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import lower, schedule, tile_of
 from nkc.tactics.dense.proofs import gemv_proofs
-from nkc.tactics.dense.requirements import ALIGNMENT, values
+from nkc.tactics.dense.requirements import ALIGNMENT, block_scales, rows_along_k, values
 from nkc.tactics.hardware import LdsFits, TargetHas
 from nkc.tactics.predicate import (
     ConstantOperands,
@@ -30,9 +30,7 @@ from nkc.tactics.predicate import (
     Serves,
     at_most,
     dtypes,
-    equals,
     multiple_of,
-    one_of,
 )
 from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
 
@@ -153,17 +151,11 @@ def _requires(row: Row, *, ascending: bool, dependent: bool) -> tuple[Predicate,
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
         *values(),
-        equals("$.scales.a.block", (1, BLOCK_K)),
-        equals("$.scales.b.block", (128, BLOCK_K)),
-        one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
-        equals("$.scales.b.layout", Layout.ROW_MAJOR),
+        *block_scales(),
         multiple_of("$.shape.k", _round(row), why="its warps share k in whole rounds")
         if row.whole
         else multiple_of("$.shape.k", BLOCK_K, why="a lane's 16 elements have one scale"),
-        equals("$.layouts.a", Layout.ROW_MAJOR),
-        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
-        equals("$.layouts.out", Layout.ROW_MAJOR),
-        one_of("$.epilogue.kind", "identity", "bias"),
+        *rows_along_k(),
         Serves("$.numerics.accumulate", Accumulate.MATRIX_UNIT_FP32),
         Serves("$.numerics.combine", _combine(ascending=ascending)),
         at_most("$.shape.m", 1, why="it multiplies one row of activations"),

@@ -11,30 +11,25 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 from nkc.ir import operations, targets
-from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout, MultipleOf, Workspace
+from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout
 from nkc.ir.launch import TensorMap
 from nkc.tactics import cuda
 from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, offsets_fit_int32
 from nkc.tactics.dense import wave
 from nkc.tactics.dense.kernel import symbol
-from nkc.tactics.dense.plan import WORKSPACE_ALIGNMENT, ceil_div, lower, schedule, tiles
+from nkc.tactics.dense.plan import ceil_div, lower_cluster, schedule, tiles
 from nkc.tactics.dense.proofs import skinny_proofs
-from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS, values
-from nkc.tactics.dense.tma import BLOCK_K, scales_by_tma
+from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS, block_scales, rows_along_k, values
+from nkc.tactics.dense.tma import BEFORE_THE_WAIT, BLOCK_K, activation_scales, scales_by_tma
 from nkc.tactics.hardware import LdsFits, TargetHas
 from nkc.tactics.predicate import (
     AtLeast,
-    ConstantOperands,
     Predicate,
     Serves,
     at_most,
     dtypes,
-    equals,
     multiple_of,
-    one_of,
 )
 from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
 
@@ -177,25 +172,6 @@ def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str,
     return maps
 
 
-def _rows(contract: Contract) -> str:
-    m = contract.shape["m"]
-    return "m" if isinstance(m, Bounded) else str(m)
-
-
-def _strides(contract: Contract) -> tuple[str, str]:
-    """Return the strides of the activation scales (elements) along rows and along blocks of k, as C++ expressions."""
-    scale, rows = contract.scales["a"], _rows(contract)
-    if scale.layout is Layout.ROW_MAJOR:
-        return str(contract.exact("k") // BLOCK_K), "1"
-    match scale.leading_dim:
-        case None:
-            return "1", rows
-        case MultipleOf(multiple_of=multiple):
-            return "1", f"(({rows} + {multiple - 1}) / {multiple} * {multiple})"
-        case leading_dim:
-            return "1", str(leading_dim)
-
-
 def _places(row: Row) -> Mapping[str, int]:
     """Return where everything lies in shared memory: weights, tokens, sums of the others, scales, barriers."""
     at_a = row.stages * row.blocks * row.weights * BLOCK_K
@@ -219,11 +195,11 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
     most_stages = ceil_div(ceil_div(k_blocks, row.split), row.blocks)
     most_local, refill = most_stages * row.blocks, most_stages > row.stages
     row_tiles, _ = tiles(contract, tactic)
-    row_stride, block_stride = _strides(contract)
+    strides = activation_scales(contract)
     return {
         "symbol": symbol(contract, tactic),
         "parameters": cuda.parameters(contract, tactic),
-        "m": _rows(contract),
+        "m": "m" if isinstance(m, Bounded) else str(m),
         "n": n,
         "k": contract.exact("k"),
         "k_blocks": k_blocks,
@@ -246,8 +222,8 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "dependent": tactic.dependent,
         "scales": scales,
         "row_major": contract.scales["a"].layout is Layout.ROW_MAJOR,
-        "row_stride": row_stride,
-        "block_stride": block_stride,
+        "row_stride": strides["a_scale_row_stride"],
+        "block_stride": strides["a_scale_block_stride"],
         "ready_unroll": min(max(most_local * row.tokens // threads, 1), 8),
         "guarded_release": row.by_tma and refill and scales != "ready",
         "arrivals": 33 if scales == "async" else 1,
@@ -273,13 +249,6 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
     }
 
 
-def lower_cluster(contract: Contract, tactic: Tactic) -> Contract:
-    """Fill in what the contract leaves open: CTAs of a cluster are neighbours in the grid and need no workspace."""
-    none = Workspace(bytes=0, alignment=WORKSPACE_ALIGNMENT)
-    lowered = msgspec.structs.replace(lower(contract, tactic), workspace=none)
-    return msgspec.structs.replace(lowered, arguments=operations.get("dense").arguments(lowered))
-
-
 def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     dense = operations.get("dense")
     least = row.split * row.blocks * BLOCK_K
@@ -291,17 +260,11 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
         *values(),
-        equals("$.scales.a.block", (1, BLOCK_K)),
-        equals("$.scales.b.block", (128, BLOCK_K)),
-        one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
-        equals("$.scales.b.layout", Layout.ROW_MAJOR),
+        *block_scales(),
         multiple_of("$.shape.k", BLOCK_K, why="a copy brings one scale block along k"),
         AtLeast("$.shape.k", least, why=f"every one of {row.split} CTAs has a stage of {row.blocks} blocks"),
         *length,
-        equals("$.layouts.a", Layout.ROW_MAJOR),
-        equals("$.layouts.b", Layout.ROW_MAJOR_NK),
-        equals("$.layouts.out", Layout.ROW_MAJOR),
-        one_of("$.epilogue.kind", "identity", "bias"),
+        *rows_along_k(),
         Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
         Serves("$.numerics.combine", _combine(row)),
         at_most("$.shape.m", row.tokens, why=f"every {row.tokens} tokens read all weights again"),
@@ -309,7 +272,7 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
         ScaleOffsetsFitInt32("a", OffsetUnit.ELEMENTS),
         LdsFits(row.lds_bytes),
         *(Aligned(pointer, ALIGNMENT) for pointer in FP8_POINTERS if pointer not in ("bias", "workspace")),
-        *([ConstantOperands(("b", "b_scales", "bias"))] if dependent else []),
+        *([BEFORE_THE_WAIT] if dependent else []),
     )
 
 
