@@ -2,12 +2,18 @@
 
 import pytest
 
-from nkc.bench.operands import MOST_COPIES
+from nkc.bench.propose import propose
 from nkc.emit import measured
 from nkc.ir import operations
 from nkc.ir.package import PACKAGE, file_sha256
 from nkc.tactics import performance
 from nkc.tactics.tuning import document, read_table
+
+AGREE = 1.03
+"""Two runs of one bench agree within it: records of one row may put tactics that are this close in either order."""
+
+FORMER_MOST = 96
+"""Copies that a session walked through at most: TODO ends with new records of the cells below 2.5 MiB."""
 
 RECORDS = performance.read_all()
 INDEX = performance.read_performance_index()
@@ -35,23 +41,26 @@ def test_every_record_keeps_its_promises() -> None:
             assert route.latency is None or (route.gate is not None and route.gate.passed), route.name
             assert route.latency is None or route.latency.replays >= 11
             assert (route.code_digest is not None) is route.tactic
-        assert record.copies * record.bytes > 4 * session.l2_bytes or record.copies == MOST_COPIES
+        assert record.copies * record.bytes > 4 * session.l2_bytes or record.copies == FORMER_MOST
 
 
-def test_every_row_rests_on_records_that_are_there() -> None:
+def test_every_row_says_what_its_records_say() -> None:
+    """Its order is what the tool makes of the records that it names, and it puts no slow tactic first for any of them.
+
+    Where this fails: nkc tune --write.
+    """
     known = {record.digest: record for record in RECORDS.records}
     for operation in operations.names():
         for row in read_table(operation).rows:
-            for digest in row.records:
-                record = known[digest]
+            records = [known[digest] for digest in row.records]
+            (proposed,) = propose(records)[0][operation].rows
+            assert proposed.order == row.order, str(row)
+            assert proposed.m[1] == row.m[1], str(row)
+            for record in records:
                 assert row.m[0] <= record.contract["shape"]["m"] <= row.m[1]
-                fastest = min(
-                    (route for route in record.routes if route.tactic and route.latency),
-                    key=lambda r: r.latency.median_us,
-                )
-                assert fastest.name in row.order
-            if len(row.records) == 1:
-                assert fastest.name == row.order[0]
+                taken = {each.name: each.latency.median_us for each in record.routes if each.tactic and each.latency}
+                first = next(name for name in row.order if name in taken)
+                assert taken[first] <= AGREE * min(taken.values()), f"{row}: {record.cell}"
 
 
 def test_tables_are_written_as_the_tool_writes_them() -> None:
