@@ -10,7 +10,8 @@ from functools import partial
 from typing import NamedTuple
 
 from nkc.ir import targets
-from nkc.ir.contract import Bounded, Contract, DType, Reduce, Schedule, dim_max
+from nkc.ir.contract import Bounded, Contract, DType, Layout, Reduce, Schedule, dim_max
+from nkc.ir.quantising import QUANTISED
 from nkc.tactics.quantising.constants import DECIDING_FILES, ceil_div, lower
 from nkc.tactics.rms_norm_quant import cuda, kernel
 from nkc.tactics.tactic import CodePattern, Guarantees, Kernel, Tactic
@@ -26,14 +27,16 @@ SHARED_BYTES = 228 * 1024  # of a multiprocessor, the same source
 class Row(NamedTuple):
     """Warps that a row is cut for, and CTAs that a multiprocessor holds: registers and stages allow no more.
 
-    ctas_summing: with a residual, or a weight in fp32. hold: products with the weight wait for the root in registers,
-    twice as many as what they are made again from. rows: of a CTA, neighbours; the next ones are on their way.
+    ctas_summing: with a residual, or a weight in fp32. ctas_m_major: where scales lie M-major, if fewer.
+    hold: products with the weight wait for the root in registers, twice as many as what they are made again from.
+    rows: of a CTA, neighbours; the next ones are on their way.
     """
 
     rank: int
     warps: int
     ctas: int
     ctas_summing: int
+    ctas_m_major: int | None = None
     hold: bool = False
     rows: int = 2
 
@@ -42,17 +45,21 @@ ROWS = (
     Row(11, 2, 16, 8),
     Row(12, 4, 8, 4),
     Row(13, 5, 6, 3),
-    Row(14, 7, 5, 2),
+    Row(14, 7, 5, 2, ctas_m_major=4),
     Row(15, 8, 4, 2),
     Row(16, 12, 2, 1),
-    Row(17, 17, 2, 1),
+    Row(17, 17, 2, 1, ctas_m_major=1),
 )
 
 
 def ctas(contract: Contract, row: Row) -> int:
     """Return the CTAs of a multiprocessor."""
     summing = "residual" in contract.dtypes or contract.dtypes["weight"] is DType.FP32
-    return row.ctas_summing if summing else row.ctas
+    if summing:
+        return row.ctas_summing
+    scale = contract.scales.get(QUANTISED)
+    m_major = scale is not None and scale.layout is Layout.M_MAJOR
+    return row.ctas_m_major if m_major and row.ctas_m_major is not None else row.ctas
 
 
 def lds_bytes(row: Row) -> int:
