@@ -13,9 +13,10 @@ def command() -> None:
 @command.command("add", short_help="Take in results that were exported elsewhere.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def add(files: tuple[Path, ...]) -> None:
-    """Add the results that `nkc verify --export` or `nkc bench --export` wrote elsewhere."""
+    """Add results that were written elsewhere: by `nkc verify --export`, `nkc bench --export`, or inside a layer."""
     import msgspec
 
+    from nkc.bench import layer_records
     from nkc.bench.records import merge as merge_measurements
     from nkc.bench.records import read_exported
     from nkc.ir.errors import UsageError
@@ -27,6 +28,10 @@ def add(files: tuple[Path, ...]) -> None:
         if exported(file):
             for path in merge_measurements(read_exported(file)):
                 click.echo(f"recorded in {path.name}", err=True)
+            continue
+        if layer_records.exported(file):
+            for path in layer_records.merge(layer_records.read_exported(file)):
+                click.echo(f"recorded in layer/{path.name}", err=True)
             continue
         try:
             found = msgspec.json.decode(file.read_bytes(), type=list[Records])

@@ -29,6 +29,8 @@ def command(operation: str | None, target: str | None, form: str) -> None:
                 "engine": stands.engine,
                 "proofs": stands.proofs,
                 "proofs_wanted": stands.proofs_wanted,
+                "held": stands.held,
+                "compared": stands.compared,
                 "needs": stands.needs,
                 "toolchains": stands.toolchains,
                 "foreign": stands.foreign,
@@ -47,13 +49,14 @@ def command(operation: str | None, target: str | None, form: str) -> None:
         return
     from nkc.cli.parts.console import draw, table
 
-    drawn = table("tactic", "rank", "maturity", "proofs", "accumulate", "combine", "reduce", "note", "wants")
+    drawn = table("tactic", "rank", "maturity", "proofs", "layers", "accumulate", "combine", "reduce", "note", "wants")
     for row in rows:
         drawn.add_row(
             str(row["name"]),
             str(row["rank"]),
             f"{row['maturity']} ({row['engine']})" if row["engine"] else str(row["maturity"]),
             f"{row['proofs']}/{row['proofs_wanted']}" if row["proofs_wanted"] else "-",
+            f"{row['held']}/{row['compared']}" if row["compared"] else "-",
             str(row["accumulate"] or "-"),
             str(row["combine"] or "-"),
             str(row["reduce"] or "-"),

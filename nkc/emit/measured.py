@@ -1,5 +1,6 @@
-"""Measured kernels as code: today's digest of what a performance record timed, and the index that is committed."""
+"""Measured kernels as code: today's digest of what was timed, alone or inside a layer, and the committed index."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from nkc.emit import proofs, render
@@ -7,8 +8,8 @@ from nkc.emit.explain import encode
 from nkc.ir.contract import Contract
 from nkc.ir.package import file_sha256
 from nkc.ir.reader import parse_document
-from nkc.tactics import catalogue
-from nkc.tactics.performance import FOLDER, CellDigests, PerformanceIndex, Record, read_all, read_performance_index
+from nkc.tactics import catalogue, layer
+from nkc.tactics.performance import FOLDER, CellDigests, PerformanceIndex, Timed, read_all, read_performance_index
 from nkc.tactics.select import obstacles
 from nkc.tactics.tactic import Lowered
 from nkc.tactics.tuning import Tuning
@@ -19,7 +20,7 @@ def tuning() -> Tuning:
     return Tuning(digests=code_digest)
 
 
-def code_digest(record: Record, tactic: str) -> str | None:
+def code_digest(record: Timed, tactic: str) -> str | None:
     """Return today's code digest of a record's contract under a tactic; None where that no longer serves it."""
     return _digest(parse_document(record.contract, record.cell), tactic)
 
@@ -39,16 +40,12 @@ def make_index() -> PerformanceIndex:
     """Render every kernel that was timed, if only at a first look, and return the index that ought to be committed."""
     digests: dict[str, dict[str, str]] = {}
     files: dict[str, tuple[str, ...]] = {}
-    for record in read_all().records:
-        for route in record.routes:
-            if not route.tactic or route.code_digest is None:
-                continue
-            today = code_digest(record, route.name)
-            if today is not None:
-                digests.setdefault(route.name, {})[record.request] = today
-                if route.name not in files:
-                    operation = str(record.contract["operation"])
-                    files[route.name] = proofs.deciding_files(catalogue.find(operation, route.name))
+    for record, name in _timed():
+        today = code_digest(record, name)
+        if today is not None:
+            digests.setdefault(name, {})[record.request] = today
+            if name not in files:
+                files[name] = proofs.deciding_files(catalogue.find(str(record.contract["operation"]), name))
     names = sorted({name for each in files.values() for name in each})
     return PerformanceIndex(
         files={name: digest for name in names if (digest := file_sha256(name)) is not None},
@@ -57,6 +54,13 @@ def make_index() -> PerformanceIndex:
             for name in sorted(digests)
         },
     )
+
+
+def _timed() -> Iterator[tuple[Timed, str]]:
+    """Yield every kernel of a record with its tactic: those timed alone, then those inside a layer."""
+    for record in read_all().records:
+        yield from ((record, route.name) for route in record.routes if route.tactic and route.code_digest is not None)
+    yield from ((comparison, comparison.ours.name) for comparison in layer.read_all())
 
 
 def write_index() -> None:

@@ -15,6 +15,8 @@ import msgspec
 from nkc.ir.contract import Maturity
 from nkc.ir.errors import ToolError
 from nkc.ir.package import PACKAGE, file_sha256
+from nkc.tactics.acceptance import InLayers, weigh
+from nkc.tactics.layer import read_layer
 from nkc.tactics.tactic import Tactic
 from nkc.tactics.tuning import Tuning
 
@@ -103,6 +105,7 @@ class Standing(_Record, frozen=True, kw_only=True):
     maturity: the effective word. claimed: the catalogue's. engine: what ran the object for its proofs. proofs:
     contracts of the proof set with passing records in every regime at their current digests, of `proofs_wanted`.
     measured_here: this very contract has a passing record. needs: what is missing or stale, and what would restore it.
+    held, compared: contracts in which the kernel held its place inside a layer, of those that were compared.
     toolchains: the compilers that the counted records name. foreign: those of them that are not the one installed
     here: such records count, unless evidence is asked to be strict.
     """
@@ -113,6 +116,8 @@ class Standing(_Record, frozen=True, kw_only=True):
     proofs: int = 0
     proofs_wanted: int = 0
     measured_here: bool = False
+    held: int = 0
+    compared: int = 0
     needs: str | None = None
     toolchains: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
@@ -203,11 +208,30 @@ class Book:
         """
         key = tactic.name, strict
         if key not in self._standings:
-            self._standings[key] = self._stands(tactic, strict=strict)
+            self._standings[key] = self._in_layers(tactic, self._stands(tactic, strict=strict), strict=strict)
         found = self._standings[key]
         if request is None or not self._measured(tactic, request, strict=strict):
             return found
         return msgspec.structs.replace(found, measured_here=True)
+
+    def in_layers(self, tactic: Tactic, *, strict: bool = False) -> InLayers:
+        """Return what comparisons inside layers say of a tactic at its current code."""
+        comparisons = read_layer(tactic.name, None if self._folder is None else self._folder / "layer").comparisons
+        installed = self._toolchain(tactic) if strict and comparisons else None
+        admitted = [each for each in comparisons.values() if not strict or each.ours.software == installed]
+        return weigh(admitted, lambda each: self.tuning.today(each, tactic.name))
+
+    def _in_layers(self, tactic: Tactic, standing: Standing, *, strict: bool) -> Standing:
+        """Return a standing as layers leave it: raised to `accepted`, taken down to `rejected`, or as it was."""
+        found = self.in_layers(tactic, strict=strict)
+        standing = msgspec.structs.replace(standing, held=len(found.held), compared=found.compared)
+        if found.rejects:
+            return msgspec.structs.replace(standing, maturity=Maturity.REJECTED, needs=f"another kernel: {found}")
+        if standing.maturity is Maturity.VERIFIED and tactic.claim is Maturity.ACCEPTED:
+            if found.accepts:
+                return msgspec.structs.replace(standing, maturity=Maturity.ACCEPTED)
+            return msgspec.structs.replace(standing, needs=str(found))
+        return standing
 
     def _measured(self, tactic: Tactic, request: str, *, strict: bool) -> bool:
         checks = [check for check in self.records(tactic) if check.request == request]

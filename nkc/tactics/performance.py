@@ -8,7 +8,7 @@ files that decide it.
 import hashlib
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -147,6 +147,22 @@ class Record(_Record, frozen=True, kw_only=True):
     def route(self, name: str) -> Route | None:
         """Return one route by name."""
         return next((route for route in self.routes if route.name == name), None)
+
+
+class Timed(Protocol):
+    """Whatever timed the kernel of a contract: request, and the document with a word for it, tell its digest today."""
+
+    @property
+    def request(self) -> str:
+        """Id of the contract as written."""
+
+    @property
+    def contract(self) -> dict[str, object]:
+        """The contract's document."""
+
+    @property
+    def cell(self) -> str:
+        """Readable."""
 
 
 class Measurements(_Record, frozen=True, kw_only=True):

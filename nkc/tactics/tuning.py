@@ -19,7 +19,7 @@ from nkc.ir.errors import ToolError
 from nkc.ir.package import PACKAGE, file_sha256
 from nkc.tactics import performance
 from nkc.tactics.catalogue import tactics_of
-from nkc.tactics.performance import Record
+from nkc.tactics.performance import Record, Timed
 from nkc.tactics.tactic import DEPENDENT, Tactic
 
 TUNING_SCHEMA: Literal["nkc.tuning/1"] = "nkc.tuning/1"
@@ -85,7 +85,7 @@ class Ranks:
 
 NONE = Ranks(places={}, source="catalogue", named=frozenset())
 
-Digests = Callable[[Record, str], str | None]
+Digests = Callable[[Timed, str], str | None]
 """Today's code digest of a record's contract under a tactic, rendered; None where it cannot be told."""
 
 
@@ -216,12 +216,14 @@ class Tuning:
                     return f"record {digest[:12]} timed another kernel of {tactic}"
         return None
 
-    def today(self, record: Record, tactic: str) -> str | None:
+    def today(self, record: Timed, tactic: str) -> str | None:
         """Return today's code digest of a kernel that was timed: by the index while its files stand, else rendered."""
         index = performance.read_performance_index(self._records)
         entry = index.tactics.get(tactic)
         if entry is not None and all(file_sha256(name) == index.files.get(name) for name in entry.files):
-            return entry.requests.get(record.request)
+            indexed = entry.requests.get(record.request)
+            if indexed is not None:
+                return indexed  # else it was recorded since, or serves the contract no more
         return self._digests(record, tactic) if self._digests is not None else None
 
     def _load(self, operation: str) -> dict[object, tuple[Row, ...]]:

@@ -1,4 +1,4 @@
-"""The gates between a tactic and the word `verified`, and the one edit that a promotion makes."""
+"""The gates between a tactic and the words `verified` and `accepted`, and the one edit that a promotion makes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -38,6 +38,14 @@ def gates(tactic: Tactic, book: Book) -> tuple[Gate, ...]:
         _answered("repeats", "bitwise", "repeated", digests, checks),
         _replay(tactic, digests, checks),
     )
+
+
+def layer_gate(tactic: Tactic, book: Book) -> Gate:
+    """Return the gate between `verified` and `accepted`: the kernel held its place inside a layer, and lost nowhere."""
+    found = book.in_layers(tactic)
+    state = "met" if found.accepts else "failed" if found.lost else "stale" if found.stale else "missing"
+    what = str(found) if found.compared else f"{found} (examples/serve_layer.py compare, nkc evidence add)"
+    return Gate(name="layer", state=state, what=what)
 
 
 def _regime(regime: str, digests: Mapping[str, str], checks: list[Check]) -> Gate:
@@ -80,8 +88,12 @@ def _replay(tactic: Tactic, digests: Mapping[str, str], checks: list[Check]) -> 
     return _answered("graph replay", "equal to eager", "replay", digests, on_device)
 
 
-def promote(tactics: Iterable[Tactic]) -> tuple[str, ...]:
-    """Make tactics claim `verified` and return the names of those whose claim changed.
+ORDER = (Maturity.EXPERIMENT, Maturity.VERIFIED, Maturity.ACCEPTED)
+"""Claims that a promotion raises, each over those before it. `rejected` is none of them."""
+
+
+def promote(tactics: Iterable[Tactic], to: Maturity = Maturity.VERIFIED) -> tuple[str, ...]:
+    """Make tactics claim a word, where they do not claim more; return the names of those whose claim changed.
 
     The caller has seen every gate met; a claim that is not borne out counts for nothing anyway.
     """
@@ -94,8 +106,8 @@ def promote(tactics: Iterable[Tactic]) -> tuple[str, ...]:
         assert folder is not None
         claims = read_claims(folder)
         for tactic in group:
-            if claims.get(tactic.name, Maturity.EXPERIMENT) is Maturity.EXPERIMENT:
-                claims[tactic.name] = Maturity.VERIFIED
+            if claims.get(tactic.name, Maturity.EXPERIMENT) in ORDER[: ORDER.index(to)]:
+                claims[tactic.name] = to
                 changed.append(tactic.name)
         write_claims(folder, claims)
     tactics_of.cache_clear()

@@ -10,9 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from nkc.bench.layer_records import document
 from nkc.ir.package import PACKAGE, templates_root
 from nkc.tactics.evidence import REGIMES, Check, Records, read_index
+from nkc.tactics.layer import Comparison
 from tests.cli.running import Done
+from tests.fixtures.layers import comparison, records
 from tests.verify.subjects import check_of
 
 TACTIC = "gfx950.dense.fp8_mfma_16x64x128_s3"
@@ -174,6 +177,62 @@ def test_strict_evidence_refuses_what_another_compiler_made(tree, tmp_path) -> N
     strict = candidate("--strict-evidence")
     assert (strict["maturity"], strict["proofs"]) == ("experiment", 0)
     assert str(strict["needs"]).startswith("records of triton 3.5.0, and here is ")
+
+
+def compared(tree: Tree, ours_us: float, theirs_us: float, place: int) -> Comparison:
+    """Return a comparison of the tactic's kernel for one of its proofs, of today's code."""
+    from nkc.ir import canonical
+    from nkc.tactics.catalogue import find
+
+    tactic = find("dense", TACTIC)
+    proof = tactic.proofs(tactic)[place]
+    request = canonical.contract_id(proof)
+    read_index.cache_clear()
+    digest = read_index(tree.evidence).tactics[TACTIC].proofs[request]
+    document = canonical.contract_document(proof)
+    return comparison(
+        ours_us, theirs_us, tactic=TACTIC, request=request, contract=document, code_digest=digest, rows=place + 1
+    )
+
+
+def test_a_layer_accepts_and_one_changed_line_takes_it_back(tree, exported, tmp_path) -> None:
+    tree.nkc("evidence", "add", exported)
+    tree.nkc("promote", TACTIC)
+    missing = tree.nkc("promote", "--to", "accepted", TACTIC)
+    assert missing.code == 5
+    assert "no comparison inside a layer" in " ".join(missing.out.split())
+    file = tmp_path / "layer.json"
+    file.write_bytes(document(records(compared(tree, 100.0, 110.0, 0))))
+    added = tree.nkc("evidence", "add", file)
+    assert (added.code, added.errors) == (0, [f"recorded in layer/{TACTIC}.json"])
+    assert (tree.standing(TACTIC)["maturity"], tree.standing(TACTIC)["held"]) == ("verified", 1)
+    assert tree.nkc("promote", "--to", "accepted", TACTIC).errors == [f"{TACTIC}: claims `accepted` now"]
+    assert tree.standing(TACTIC)["maturity"] == "accepted"
+    tree.nkc("evidence", "index")
+    assert tree.nkc("evidence", "index", "--check").code == 0
+    assert tree.standing(TACTIC)["maturity"] == "accepted"
+
+    file.write_bytes(document(records(compared(tree, 100.0, 95.0, 1))))
+    tree.nkc("evidence", "add", file)
+    lost = tree.standing(TACTIC)
+    assert (lost["maturity"], lost["held"], lost["compared"]) == ("verified", 1, 2)
+    file.write_bytes(document(records(compared(tree, 100.0, 95.0, 0))))
+    tree.nkc("evidence", "add", file)
+    assert tree.standing(TACTIC)["maturity"] == "rejected"
+    assert tree.nkc("promote", TACTIC).code == 5
+
+    tree.edit("templates/triton/dense_fp8_block.py.j2", "(a_scale * b_scale)[:, None]", "(b_scale * a_scale)[:, None]")
+    stale = tree.standing(TACTIC)
+    assert (stale["maturity"], stale["compared"]) == ("experiment", 0)
+
+
+def test_an_edited_comparison_is_taken_in_by_nobody(tree, tmp_path) -> None:
+    file = tmp_path / "layer.json"
+    file.write_bytes(document(records(compared(tree, 100.0, 95.0, 0))).replace(b'"differing":0', b'"differing":1'))
+    done = tree.nkc("evidence", "add", file)
+    assert (done.code, len(done.errors)) == (2, 1)
+    assert "not what was written" in done.err
+    assert not (tree.evidence / "layer" / f"{TACTIC}.json").exists()
 
 
 def test_adding_what_is_no_export_is_one_line(tree, tmp_path) -> None:

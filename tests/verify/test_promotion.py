@@ -7,9 +7,12 @@ import pytest
 
 from nkc.ir.contract import Maturity
 from nkc.tactics.evidence import REGIMES, Answer, Book, Records, read_records
+from nkc.tactics.layer import read_layer
 from nkc.tactics.maturity import read_claims
+from nkc.tactics.tuning import Tuning
 from nkc.verify import promotion
-from nkc.verify.promotion import gates
+from nkc.verify.promotion import gates, layer_gate
+from tests.fixtures.layers import comparison, records
 from tests.fixtures.sheets import tactic
 from tests.verify.subjects import check_of
 
@@ -87,6 +90,39 @@ def test_an_emulator_is_not_blocked_by_the_replay_it_cannot_run_but_a_device_is(
 def test_runs_that_differ_close_a_gate(tmp_path) -> None:
     differing = [*whole()[1:], check_of("nk_a", "1" * 64, repeated=Answer.FAILED, passed=False)]
     assert states(tmp_path, differing)["repeats"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "said"),
+    [
+        ([], "missing", "no comparison inside a layer (examples/serve_layer.py compare"),
+        ([comparison()], "met", "held 1 of 1"),
+        ([comparison(100.0, 95.0)], "failed", "lost 1"),
+        ([comparison(100.0, 95.0), comparison(request="nk_b")], "failed", "held 1 of 2"),
+        ([comparison(code_digest="2" * 64)], "stale", "1 of another kernel"),
+    ],
+    ids=["nothing", "held", "lost", "mixed", "stale"],
+)
+def test_the_gate_to_accepted(tmp_path, found, state, said) -> None:
+    (tmp_path / "layer").mkdir()
+    (tmp_path / "layer" / f"{tactic().name}.json").write_bytes(msgspec.json.encode(records(*found)))
+    read_layer.cache_clear()
+    book = Book(folder=tmp_path, tuning=Tuning(digests=lambda *_: "1" * 64, records=tmp_path / "none"))
+    gate = layer_gate(tactic(), book)
+    read_layer.cache_clear()
+    assert (gate.name, gate.state) == ("layer", state)
+    assert said in gate.what
+
+
+def test_acceptance_raises_what_was_verified_and_never_what_was_rejected(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(promotion, "folder_of", lambda _: tmp_path)
+    claimed = {"gfx950.dense.bad": "rejected", "gfx950.dense.good": "verified", "gfx950.dense.top": "accepted"}
+    (tmp_path / "claims.json").write_text(json.dumps(claimed))
+    tactics = [tactic(name) for name in ("bad", "good", "new", "top")]
+    assert promotion.promote(tactics, Maturity.ACCEPTED) == ("gfx950.dense.good", "gfx950.dense.new")
+    assert read_claims(tmp_path)["gfx950.dense.bad"] is Maturity.REJECTED
+    assert read_claims(tmp_path)["gfx950.dense.good"] is Maturity.ACCEPTED
+    assert promotion.promote(tactics, Maturity.VERIFIED) == ()
 
 
 def test_a_promotion_edits_claims_and_nothing_twice(tmp_path, monkeypatch) -> None:
