@@ -84,6 +84,11 @@ class BundleRoute:
         kernel.launch(*[given[name] for name in kernel.arguments])
         return call.result(call.outputs)
 
+    def kernel_of(self, call: Call) -> str | None:
+        """Return the id of the kernel that fits a call which was accepted."""
+        kernel = self._fits.get(call.key)
+        return None if kernel is None else kernel.id
+
     def prepare(self, call: Call, places: Places) -> Prepared:
         """Return the launch of the kernel that fits, on outputs of its own."""
         kernel = self._fits[call.key]

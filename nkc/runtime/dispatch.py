@@ -19,7 +19,7 @@ from nkc.runtime import policy as policies
 from nkc.runtime.errors import ContractViolation
 from nkc.runtime.policy import Policy
 from nkc.runtime.prepared import Prepared, Preparing, find, look
-from nkc.runtime.route import Answer, Call, Registry, Route
+from nkc.runtime.route import Answer, Call, OfKernels, Registry, Route
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,12 +47,13 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """One route and one call. reason: None where the route could serve it."""
+    """One route and one call. reason: None where the route could serve it. kernel: id of the one that then would."""
 
     route: str
     priority: int
     state: State
     reason: str | None
+    kernel: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +65,16 @@ class Explanation:
     selected: str
     routes: tuple[Decision, ...]
 
+    @property
+    def kernel(self) -> str | None:
+        """The id of the kernel that would be launched, None where the selected route names none."""
+        return next((each.kernel for each in self.routes if each.route == self.selected), None)
+
     def __str__(self) -> str:
         lines = [f"{self.function} ({self.operation}): {self.selected}"]
-        lines += [
-            f"  {each.route} ({each.priority}): {each.state}" + (f", {each.reason}" if each.reason else "")
-            for each in self.routes
-        ]
+        for each in self.routes:
+            why = each.reason or each.kernel
+            lines.append(f"  {each.route} ({each.priority}): {each.state}" + (f", {why}" if why else ""))
         return "\n".join(lines)
 
 
@@ -148,7 +153,8 @@ class Dispatched(Generic[P, R]):
             state, reason = self._judge(route, call)
             if state is State.ELIGIBLE and not any(each.state is State.SELECTED for each in found):
                 state = State.SELECTED
-            found.append(Decision(route=route.name, priority=route.priority, state=state, reason=reason))
+            kernel = route.kernel_of(call) if reason is None and isinstance(route, OfKernels) else None
+            found.append(Decision(route=route.name, priority=route.priority, state=state, reason=reason, kernel=kernel))
         return tuple(found)
 
     def _judge(self, route: Route, call: Call) -> tuple[State, str | None]:

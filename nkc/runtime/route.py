@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from nkc.ir.errors import UsageError
 
@@ -57,6 +57,14 @@ class Route(Protocol):
 
     def run(self, call: Call) -> Any:
         """Serve a call that `verify` accepted."""
+
+
+@runtime_checkable
+class OfKernels(Protocol):
+    """A route that can name the kernel which would serve a call."""
+
+    def kernel_of(self, call: Call) -> str | None:
+        """Return the kernel's id for a call that `verify` accepted."""
 
 
 class Missing:
