@@ -1,7 +1,8 @@
 """The serving layer: sound contracts, each with a kernel or a named fallback; and it runs where there is no GPU."""
 
-import importlib.util
+import importlib
 import json
+import sys
 
 import pytest
 
@@ -12,13 +13,12 @@ from tests.cli.running import EXAMPLES
 
 @pytest.fixture(scope="module")
 def example():
-    """The example as a module."""
-    spec = importlib.util.spec_from_file_location("serve_layer", EXAMPLES / "serve_layer.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The example as a module, its neighbours importable as they are for a script."""
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        yield importlib.import_module("serve_layer")
+    finally:
+        sys.path.remove(str(EXAMPLES))
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
@@ -37,9 +37,44 @@ def test_it_runs_without_a_gpu_and_everything_agrees(example, capsys) -> None:
     command = ["run", "--small", "--device", "cpu", "--rows", "3", "--context", "16", "--rounds", "1"]
     assert example.main(command) == 0
     said = capsys.readouterr().out
-    assert "dense_fp8 (3, 256) x (512, 256): fallback (there is no route)" in said
+    assert "qkv_proj: fallback (there is no route)" in said
+    for way in ("nkc", "fallback", "bf16"):
+        assert f"{way}: 2 eager steps equal the first step, every operation bit for bit" in said
     assert "nkc and fallback: 0.00e+00 apart" in said
     assert "tokens/s" in said
+
+
+def test_an_operation_that_varies_is_named_with_its_route(example, monkeypatch, capsys) -> None:
+    torch = pytest.importorskip("torch")
+    plain = example.Layer.attend
+    calls = []
+
+    def varying(layer, qkv):
+        calls.append(None)
+        attended = plain(layer, qkv)
+        return attended if len(calls) % 3 else attended.nextafter(torch.full_like(attended, 9.0))
+
+    monkeypatch.setattr(example.Layer, "attend", varying)
+    command = ["run", "--small", "--device", "cpu", "--rows", "3", "--context", "16", "--rounds", "1"]
+    assert example.main(command) == 1
+    assert "`attention` (torch) is the first to differ, in 1 of 2 eager steps" in capsys.readouterr().out
+
+
+def test_swapping_one_operation_leaves_the_others(example) -> None:
+    torch = pytest.importorskip("torch")
+    layer = example.Layer(example.SMALL, "cpu", 16, 2)
+    before = layer.functions
+    with torch.inference_mode():
+        given, named = layer.arguments("qkv_proj")
+        assert (tuple(given[1].shape), named) == ((512, 256), {})
+        swapped = layer.served("qkv_proj", lambda a, b, *_: a.new_zeros((a.shape[0], b.shape[0]), dtype=torch.bfloat16))
+        with_zeros, first = layer.noted(swapped), layer.noted(layer.step)
+    assert layer.functions is before
+    assert not with_zeros["qkv_proj"][0].any()
+    assert first["qkv_proj"][0].any()
+    assert torch.equal(with_zeros["input_norm"][1], first["input_norm"][1])
+    assert list(first) == [*list(first)[:2], "attention", *list(first)[3:]]
+    assert set(first) == {*example.OPERATIONS, "attention"}
 
 
 class Recorder:
@@ -110,11 +145,14 @@ def test_every_quantised_call_of_a_built_layer_takes_its_kernel(example, tmp_pat
     assert example.main(["build", "--small", "--rows", "2", "-o", str(tmp_path / "layer")]) == 0
     assert "fallback" not in capsys.readouterr().out
     driver = Recorder()
-    routes = use(runtime.load(tmp_path / "layer", driver=driver))
+    library = runtime.load(tmp_path / "layer", driver=driver)
+    routes = use(library)
     try:
         layer = example.Layer(example.SMALL, "cpu", 16, 2)
         with torch.inference_mode():
-            assert set(layer.routes().values()) == {"nkc"}
+            said = layer.explained()
+            assert {explained.selected for explained in said.values()} == {"nkc"}
+            assert {explained.kernel for explained in said.values()} == {kernel.id for kernel in library}
             driver.launched.clear()
             layer.step()
     finally:
