@@ -16,7 +16,7 @@ _ELEMENT = {
     DType.INT32: "int",
 }
 _LOAD = {DType.BF16: "bf16_value({})", DType.FP32: "{}"}
-_STORE = {DType.BF16: "bf16_bits({})", DType.FP32: "{}"}
+_STORE = {DType.BF16: "bf16_bits({})", DType.FP32: "{}", DType.FP8_E4M3: ""}  # codes are stored with their groups
 
 
 def parameters(contract: Contract, tactic: Tactic) -> str:

@@ -23,10 +23,15 @@ from ..fixtures.values import put
 
 TACTICS = tactics_of("dense")
 EXPERIMENTS = Policy(allow_experimental=True)
+CODES = p.Equals("$.dtypes.out", DType.FP8_E4M3)
 
 
 def _name(value: object) -> str:
     return value.name if isinstance(value, Tactic) else str(value)
+
+
+def _quantises(tactic: Tactic) -> bool:
+    return CODES in tactic.requires
 
 
 @pytest.mark.parametrize("tactic", TACTICS, ids=_name)
@@ -49,9 +54,10 @@ def test_its_proofs_reach_tails_ranges_outputs_and_epilogues(tactic: Tactic) -> 
     assert any(dim_max(proof.shape["m"]) % tile[0] == 0 for proof in proofs)
     assert any(dim_max(proof.shape["m"]) % tile[0] for proof in proofs) or tile[0] == 1
     assert any(isinstance(proof.shape["m"], Bounded) for proof in proofs)
-    assert any(proof.exact("n") % 128 for proof in proofs)
+    assert any(proof.exact("n") % 128 for proof in proofs) or _quantises(tactic)
     assert len({proof.exact("k") for proof in proofs}) > 1
-    assert {proof.dtypes["out"] for proof in proofs} == {DType.BF16, DType.FP32}
+    results = {DType.FP8_E4M3} if _quantises(tactic) else {DType.BF16, DType.FP32}
+    assert {proof.dtypes["out"] for proof in proofs} == results
     assert {proof.epilogue.kind for proof in proofs} == {"identity", "bias"}
     if any(proof.scales for proof in proofs):
         m_major = p.Equals("$.scales.a.layout", Layout.M_MAJOR) in tactic.requires
@@ -72,6 +78,7 @@ def test_the_grid_covers_every_tile_at_the_largest_m(tactic: Tactic) -> None:
         workgroups = m_tiles * n_tiles * (tactic.schedule.split_k or 1)
         if tactic.family in (
             "sm_90.dense.fp8_tma",
+            "sm_90.dense.fp8_tma_codes",
             "sm_90.dense.fp8_f16",
         ):  # persistent, in pairs where two share a tile of A
             pair = 2 if "_pair" in tactic.name else 1
@@ -171,10 +178,13 @@ def near_miss(tactic: Tactic, predicate: Predicate, contract: Contract, chip: Ch
             units = targets.get(contract.target.arch).compute_units
             return put(contract, field, units // rows * tile[1] + 1)
         case addressing.OffsetsFitInt32():
-            return _beyond_int32(tactic, predicate, put(contract, "$.dtypes.out", DType.FP32))
+            return _beyond_int32(
+                tactic, predicate, contract if _quantises(tactic) else put(contract, "$.dtypes.out", DType.FP32)
+            )
         case addressing.ScaleOffsetsFitInt32(operand=operand):
             assert tactic.schedule.tile is not None
-            longer = put(contract, "$.shape.k", contract.exact("k") + tactic.schedule.tile[2])
+            along, step = ("n", 128) if operand == "out" else ("k", tactic.schedule.tile[2])
+            longer = put(contract, f"$.shape.{along}", contract.exact(along) + step)
             padded = put(longer, f"$.scales.{operand}.layout", Layout.M_MAJOR)
             return put(padded, f"$.scales.{operand}.leading_dim", 1 << 31)
         case addressing.ScalesPitch(operand=operand, multiple_of=multiple):
@@ -198,6 +208,11 @@ def near_miss(tactic: Tactic, predicate: Predicate, contract: Contract, chip: Ch
 
 def _implied(tactic: Tactic, predicate: Predicate) -> Iterator[Predicate]:
     """Yield what a near miss cannot but trip too."""
+    fewer_rows_than_columns = _quantises(tactic) and _limit(tactic, p.AtMost, "$.shape.m", 1 << 16) < 128
+    if isinstance(predicate, addressing.OffsetsFitInt32) and predicate.operand == "a" and fewer_rows_than_columns:
+        yield from (  # a group has 128 columns: the weights are too large as well
+            one for one in tactic.requires if isinstance(one, addressing.OffsetsFitInt32) and one.operand == "b"
+        )
     if isinstance(predicate, p.AtLeast):
         yield from (one for one in tactic.requires if isinstance(one, p.AtLeast) and one.limit > predicate.limit)
     if isinstance(predicate, addressing.OffsetsFitInt32) and predicate.operand in ("a", "b"):

@@ -14,13 +14,16 @@ from typing import NamedTuple
 from nkc.ir import operations, targets
 from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType, Layout
 from nkc.ir.launch import TensorMap
+from nkc.ir.quantising import GROUP
 from nkc.tactics import cuda
 from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, offsets_fit_int32
 from nkc.tactics.dense import wave
+from nkc.tactics.dense.codes import CODES, DECIDING_FILES, placed, stored
+from nkc.tactics.dense.codes_proofs import codes_proofs
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import ceil_div, lower_cluster, schedule, tiles
 from nkc.tactics.dense.proofs import skinny_proofs
-from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS, block_scales, rows_along_k, values
+from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS, block_scales, rows_along_k
 from nkc.tactics.dense.tma import BEFORE_THE_WAIT, BLOCK_K, activation_scales, scales_by_tma
 from nkc.tactics.hardware import LdsFits, TargetHas
 from nkc.tactics.predicate import (
@@ -40,6 +43,8 @@ _BARRIER_BYTES = 8
 _SCALE_BYTES = DType.FP32.size_bytes
 _PIECE_BYTES = 512
 """Sums that one CTA of a cluster finishes at once: 16 weight rows, 8 tokens, a warp's registers."""
+_PEAKS_BYTES = 32
+"""An fp32 for each of the 8 tokens of a piece."""
 _TMA_BYTES = 128
 """Alignment of what TMA writes into shared memory without swizzle."""
 _UNIT_BYTES, _CTA_BYTES = 233_472, 1024
@@ -50,7 +55,7 @@ class Row(NamedTuple):
     """One kernel. tokens, weights: its tile. split: CTAs of a cluster, along k. blocks: of k in one stage.
 
     ctas: of a multiprocessor, from which the stages follow. ready: scales are multiplied first, by all warps, and kept;
-    else they travel with the tiles. by_tma: a warp copies, else every thread.
+    else they travel with the tiles. by_tma: a warp copies, else every thread. codes: it quantises.
     """
 
     rank: int
@@ -61,6 +66,7 @@ class Row(NamedTuple):
     ctas: int
     ready: bool = False
     by_tma: bool = True
+    codes: bool = False
 
     @property
     def warps(self) -> int:
@@ -69,8 +75,13 @@ class Row(NamedTuple):
 
     @property
     def pieces(self) -> int:
-        """Pieces of a tile that one CTA of a cluster finishes."""
-        return max(self.warps * (self.tokens // 8) // self.split, 1)
+        """Pieces of a tile that one CTA of a cluster finishes; of codes all that a token has."""
+        return max(self.warps * (self.tokens // 8) // self.split, self.warps if self.codes else 1)
+
+    @property
+    def peaks_bytes(self) -> int:
+        """The largest of each token that a CTA finishes, of every warp, where results become codes."""
+        return self.pieces * _PEAKS_BYTES if self.codes else 0
 
     @property
     def parts_bytes(self) -> int:
@@ -95,9 +106,9 @@ class Row(NamedTuple):
 
     @property
     def fixed_bytes(self) -> int:
-        """What lies beside the stages: sums of the others and their barrier, scales that are ready."""
+        """What lies beside the stages: sums of the others and their barrier, scales that are ready, what is largest."""
         ready = READY_BLOCKS * self.tokens * _SCALE_BYTES if self.ready else 0
-        return self.parts_bytes + ready + _BARRIER_BYTES
+        return self.parts_bytes + ready + _BARRIER_BYTES + self.peaks_bytes
 
     @property
     def stages(self) -> int:
@@ -113,7 +124,7 @@ class Row(NamedTuple):
     @property
     def family(self) -> str:
         """What copies, as the tactic's name says it."""
-        return "skinny" if self.by_tma else "stream"
+        return ("skinny" if self.by_tma else "stream") + CODES * self.codes
 
     @property
     def name(self) -> str:
@@ -146,6 +157,13 @@ ROWS = (
     Row(50, 32, 64, 1, 2, 3, by_tma=False),
     Row(52, 32, 64, 4, 2, 3, by_tma=False),
 )
+
+CODES_ROWS = tuple(
+    Row(50 + split.bit_length() - 1, tokens, GROUP, split, 1, 2, codes=True)
+    for tokens, splits in ((8, (1, 2, 4, 8)), (16, (1, 2, 4, 8)), (32, (1, 2, 4)))
+    for split in splits
+)
+"""As many weights as a group has columns."""
 
 
 def scales_by(contract: Contract, row: Row) -> str:
@@ -185,6 +203,7 @@ def _places(row: Row) -> Mapping[str, int]:
         "at_scales": at_scales,
         "at_barriers": at_barriers,
         "at_parts_arrived": at_barriers + row.stages * row.stage_barrier_bytes,
+        "at_peaks": at_barriers + row.stages * row.stage_barrier_bytes + _BARRIER_BYTES,
     }
 
 
@@ -242,8 +261,12 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "scale_slot": row.scale_slot,
         "pieces": row.pieces,
         "parts_bytes": row.parts_bytes,
-        "idle_ranks": max(row.split - row.warps * (row.tokens // 8), 0),
-        "transposed_store": contract.dtypes["out"] is DType.BF16 and n % 2 == 0,
+        "idle_ranks": max(row.split - row.warps * (row.tokens // 8) // row.pieces, 0),
+        "transposed_store": row.codes or (contract.dtypes["out"] is DType.BF16 and n % 2 == 0),
+        "own_groups": row.pieces // row.warps,
+        "row_values": 2,
+        "lanes": 1,  # a lane has two columns of a token, and finds the others in its own way
+        **placed(contract, row="out_row", column="n0"),
         **_places(row),
         **cuda.finish(contract, column="column"),
     }
@@ -259,7 +282,7 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
-        *values(),
+        *stored(OffsetUnit.ELEMENTS, codes=row.codes),
         *block_scales(),
         multiple_of("$.shape.k", BLOCK_K, why="a copy brings one scale block along k"),
         AtLeast("$.shape.k", least, why=f"every one of {row.split} CTAs has a stage of {row.blocks} blocks"),
@@ -303,20 +326,21 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
         ),
         lower=lower_cluster,
         kernel=Kernel(
-            template=f"cuda/dense_fp8_{row.family}.cu.j2",
+            template=f"cuda/dense_fp8_{row.family.removesuffix(CODES)}.cu.j2",
             constants=partial(constants, row=row),
             options={**cuda.OPTIONS, "dynamic_lds_bytes": row.lds_bytes},
             pattern=CodePattern(matrix=("QGMMA",)),
             tensor_maps=partial(tensor_maps, row=row),
+            decided_by=DECIDING_FILES if row.codes else (),
         ),
         estimate=wave.estimate,
-        proofs=skinny_proofs,
-        note=f"weights on the tensor core's rows, {copying}",
+        proofs=codes_proofs if row.codes else skinny_proofs,
+        note=f"weights on the tensor core's rows, {copying}" + ", all columns of a token become codes" * row.codes,
     )
 
 
 TACTICS = tuple(
     _tactic(row, dependent=dependent)
-    for row in ROWS
+    for row in (*ROWS, *CODES_ROWS)
     for dependent in (False, True)[: 1 + (row.by_tma and row.tokens <= MOST_DEPENDENT_TOKENS)]
 )

@@ -12,9 +12,12 @@ from typing import Literal, NamedTuple
 from nkc.ir import operations, targets
 from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType
 from nkc.ir.launch import TensorMap
+from nkc.ir.quantising import GROUP
 from nkc.tactics import cuda
 from nkc.tactics.addressing import OffsetUnit, offsets_fit_int32
 from nkc.tactics.dense import wave
+from nkc.tactics.dense.codes import CODES, DECIDING_FILES, ROW_LANES, placed
+from nkc.tactics.dense.codes_proofs import codes_proofs
 from nkc.tactics.dense.kernel import GROUP_M, symbol
 from nkc.tactics.dense.plan import ceil_div, lower_persistent, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import tma_proofs
@@ -41,7 +44,8 @@ _SWIZZLES: dict[int, Literal[32, 64, 128]] = {16: 32, 32: 64, 64: 128}
 
 
 class Row(NamedTuple):
-    """One tile. cluster: CTAs that share a tile of A. ahead: products of the next block run under a promotion.
+    """One tile. cluster: CTAs that share a tile of A. ahead: products of the next block run under a promotion. codes:
+    it quantises, and no piece of the result waits in shared memory.
 
     Ranks are those of tiles without an estimate; which tile fills whole rounds decides, and `wave` tells that.
     """
@@ -51,6 +55,7 @@ class Row(NamedTuple):
     tile_n: int
     cluster: int = 1
     ahead: bool = False
+    codes: bool = False
 
 
 ROWS = (
@@ -59,6 +64,8 @@ ROWS = (
     Row(64, 256, 128, cluster=2),
     Row(65, 128, 160),
     Row(66, 128, 64, ahead=True),
+    Row(62, 128, GROUP, ahead=True, codes=True),
+    Row(64, 256, GROUP, cluster=2, codes=True),
 )
 
 
@@ -77,14 +84,19 @@ def _stage_bytes(row: Row) -> int:
     return (row.tile_m + row.tile_n) * BLOCK_K + row.tile_m * DType.FP32.size_bytes
 
 
+def _result_bytes(row: Row) -> int:
+    """Return the bytes of the pieces of a tile's result."""
+    return 0 if row.codes else row.tile_m * row.tile_n * _RESULT_BYTES
+
+
 def _stages(row: Row) -> int:
     """Return the stages that fit beside the pieces of the result and two barriers each."""
-    room = targets.get("sm_90").lds_bytes - row.tile_m * row.tile_n * _RESULT_BYTES
+    room = targets.get("sm_90").lds_bytes - _result_bytes(row)
     return room // (_stage_bytes(row) + 2 * _BARRIER_BYTES)
 
 
 def _lds_bytes(row: Row) -> int:
-    return _stages(row) * (_stage_bytes(row) + 2 * _BARRIER_BYTES) + row.tile_m * row.tile_n * _RESULT_BYTES
+    return _stages(row) * (_stage_bytes(row) + 2 * _BARRIER_BYTES) + _result_bytes(row)
 
 
 def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, TensorMap]:
@@ -110,7 +122,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
     scale_width = gcd(tile_n, BLOCK_K) if two else tile_n
     at_b = stages * tile_m * BLOCK_K
     at_pieces = at_b + stages * tile_n * BLOCK_K
-    at_scales = at_pieces + row.tile_m * row.tile_n * _RESULT_BYTES
+    at_scales = at_pieces + _result_bytes(row)
     maps, by_tma = tensor_maps(contract, tactic, row=row), scales_by_tma(contract)
     return {
         "symbol": symbol(contract, tactic),
@@ -154,12 +166,15 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         **activation_scales(contract),
         **dependent_launch(contract, tactic),
         **cuda.finish(contract, column="column"),
+        "row_values": tile_n // ROW_LANES,
+        "lanes": ROW_LANES,
+        **placed(contract, row="out_row", column="n0"),
     }
 
 
 def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     return (
-        *tiled_requirements(),
+        *tiled_requirements(codes=row.codes),
         Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
         Serves("$.numerics.combine", Combine.ASCENDING),
         *(offsets_fit_int32(operations.get("dense").operand(name), OffsetUnit.ELEMENTS) for name in ("a", "b", "out")),
@@ -172,7 +187,7 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
     stages = _stages(row)
     detail = "_pair" * (row.cluster == 2) + "_ahead" * row.ahead + DEPENDENT * dependent
     return Tactic(
-        name=f"sm_90.dense.fp8_tma_{row.tile_m}x{row.tile_n}x{BLOCK_K}_s{stages}{detail}",
+        name=f"sm_90.dense.fp8_tma{CODES * row.codes}_{row.tile_m}x{row.tile_n}x{BLOCK_K}_s{stages}{detail}",
         operation="dense",
         target="sm_90",
         rank=row.rank,
@@ -191,10 +206,11 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
             options={**cuda.OPTIONS, "dynamic_lds_bytes": _lds_bytes(row)},
             pattern=CodePattern(matrix=("QGMMA",)),
             tensor_maps=partial(tensor_maps, row=row),
+            decided_by=DECIDING_FILES if row.codes else (),
         ),
         estimate=wave.estimate,
-        proofs=tma_proofs,
-        note="persistent, tiles and scales by TMA",
+        proofs=codes_proofs if row.codes else tma_proofs,
+        note="persistent, tiles and scales by TMA" + ", whole rows of a tile become codes" * row.codes,
     )
 
 

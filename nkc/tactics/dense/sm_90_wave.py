@@ -13,9 +13,12 @@ from typing import NamedTuple
 from nkc.ir import operations, targets
 from nkc.ir.contract import Accumulate, Bounded, Combine, Contract, DType
 from nkc.ir.launch import TensorMap
+from nkc.ir.quantising import GROUP
 from nkc.tactics import cuda
 from nkc.tactics.addressing import OffsetUnit, offsets_fit_int32
 from nkc.tactics.dense import wave
+from nkc.tactics.dense.codes import CODES, DECIDING_FILES, ROW_LANES, placed
+from nkc.tactics.dense.codes_proofs import codes_proofs
 from nkc.tactics.dense.kernel import symbol
 from nkc.tactics.dense.plan import ceil_div, lower_cluster, schedule, tile_of, tiles
 from nkc.tactics.dense.proofs import cluster_proofs
@@ -27,10 +30,14 @@ from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tacti
 _BARRIER_BYTES = 8
 _RESERVED_BYTES = 1024  # of shared memory, for each CTA of a unit, by the system
 _MAX_STAGES = 16
+_PIECE_BYTES = 512
+"""Four sums of each lane of a warp."""
+_PEAKS_BYTES = 64
+"""An fp32 for each of the 16 rows of a warp."""
 
 
 class Row(NamedTuple):
-    """One tile. split: parts of k. ctas: of a unit, for its shared memory and registers.
+    """One tile. split: parts of k. ctas: of a unit, for its shared memory and registers. codes: it quantises.
 
     A tile of 128 rows has two warpgroups.
     """
@@ -40,6 +47,7 @@ class Row(NamedTuple):
     tile_n: int
     split: int
     ctas: int = 1
+    codes: bool = False
 
     @property
     def groups(self) -> int:
@@ -78,6 +86,11 @@ class Row(NamedTuple):
         return self.tile_m * self.tile_n * DType.FP32.size_bytes if self.split > 1 else 0
 
     @property
+    def peaks_bytes(self) -> int:
+        """The largest of each row of each warp, where warps share rows whose results become codes."""
+        return _PEAKS_BYTES * 4 * self.groups if self.codes and self.split > 1 else 0
+
+    @property
     def apart(self) -> bool:
         """Whether slices have their own place, and not that of the stages."""
         return self.ctas == 1
@@ -86,14 +99,15 @@ class Row(NamedTuple):
     def stages(self) -> int:
         """As many as fit where a unit has so many CTAs."""
         limit = targets.get("sm_90").lds_bytes
-        room = (limit + _RESERVED_BYTES) // self.ctas - _RESERVED_BYTES - _BARRIER_BYTES - self.apart * self.sums_bytes
+        beside = _BARRIER_BYTES + self.apart * self.sums_bytes + self.peaks_bytes
+        room = (limit + _RESERVED_BYTES) // self.ctas - _RESERVED_BYTES - beside
         return min(room // (self.stage_bytes + 2 * _BARRIER_BYTES), _MAX_STAGES)
 
     @property
     def lds_bytes(self) -> int:
-        """Stages with two barriers each, slices, and one barrier for them."""
+        """Stages with two barriers each, slices, one barrier for them, and what is largest in rows."""
         stages = self.stages * (self.stage_bytes + 2 * _BARRIER_BYTES)
-        return stages + _BARRIER_BYTES + self.apart * self.sums_bytes
+        return stages + _BARRIER_BYTES + self.apart * self.sums_bytes + self.peaks_bytes
 
 
 MOST_DEPENDENT_ROWS = 64
@@ -119,6 +133,12 @@ ROWS = tuple(
     )
 )
 """Each was the fastest of 45 somewhere on an H200: 11 shapes at 64, 128 and 512 rows, and a few of other n and k."""
+
+CODES_ROWS = tuple(
+    Row(62, tile_m, GROUP, split, ctas, codes=True)
+    for tile_m, split, ctas in ((64, 1, 2), (64, 2, 1), (64, 4, 1), (128, 1, 1), (128, 2, 1))
+)
+"""Tiles as wide as a group."""
 
 
 def tensor_maps(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, TensorMap]:
@@ -183,6 +203,11 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "at_scales": at_scales,
         "at_barriers": at_scales + stages * scale_bytes,
         "out_bf16": contract.dtypes["out"] is DType.BF16,
+        "slice_warps": 4 * row.groups // row.split,
+        "warp_bytes": sums // 4 * _PIECE_BYTES,
+        "row_values": tile_n // row.split // ROW_LANES,
+        "lanes": ROW_LANES,
+        **placed(contract, row="out_row", column="n0"),
         **activation_scales(contract),
         **cuda.finish(contract, column="at"),
     }
@@ -190,7 +215,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
 
 def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     return (
-        *tiled_requirements(),
+        *tiled_requirements(codes=row.codes),
         Serves("$.numerics.accumulate", Accumulate.TENSOR_CORE_FP8),
         Serves("$.numerics.combine", Combine.ASCENDING if row.split == 1 else Combine.FIXED_ORDER),
         at_most("$.shape.m", 64 * row.tile_m, why="more rows want persistent tiles"),
@@ -206,8 +231,9 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
 
 
 def _tactic(row: Row, *, dependent: bool) -> Tactic:
+    family, tile = f"fp8_wave{CODES * row.codes}", f"{row.tile_m}x{row.tile_n}x{BLOCK_K}"
     return Tactic(
-        name=f"sm_90.dense.fp8_wave_{row.tile_m}x{row.tile_n}x{BLOCK_K}_{row.detail}{DEPENDENT if dependent else ''}",
+        name=f"sm_90.dense.{family}_{tile}_{row.detail}{DEPENDENT if dependent else ''}",
         operation="dense",
         target="sm_90",
         rank=row.rank,
@@ -228,15 +254,17 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
             options={**cuda.OPTIONS, "ctas_per_unit": row.ctas, "dynamic_lds_bytes": row.lds_bytes},
             pattern=CodePattern(matrix=("QGMMA",)),
             tensor_maps=partial(tensor_maps, row=row),
+            decided_by=DECIDING_FILES if row.codes else (),
         ),
         estimate=wave.estimate,
-        proofs=cluster_proofs,
-        note="one tile a CTA, k over a cluster, sums through distributed shared memory",
+        proofs=codes_proofs if row.codes else cluster_proofs,
+        note="one tile a CTA, k over a cluster, sums through distributed shared memory"
+        + ", whole rows of which become codes" * row.codes,
     )
 
 
 TACTICS = tuple(
     _tactic(row, dependent=dependent)
-    for row in ROWS
+    for row in (*ROWS, *CODES_ROWS)
     for dependent in (False, True)[: 1 + (row.tile_m <= MOST_DEPENDENT_ROWS)]
 )

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from nkc.ir.contract import Contract, DType, Layout
 from nkc.ir.launch import TensorMap
 from nkc.tactics.addressing import Aligned, OffsetUnit, ScaleOffsetsFitInt32, ScalesPitch
+from nkc.tactics.dense.codes import stored
 from nkc.tactics.dense.kernel import scale_strides
-from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS, values
+from nkc.tactics.dense.requirements import ALIGNMENT, FP8_POINTERS
 from nkc.tactics.hardware import TargetHas
 from nkc.tactics.predicate import ConstantOperands, Predicate, dtypes, equals, multiple_of, one_of
 from nkc.tactics.tactic import Tactic
@@ -67,18 +68,18 @@ def _in_c(expression: str) -> str:
     return expression.replace("//", "/")
 
 
-def tiled_requirements() -> tuple[Predicate, ...]:
-    """Return what a contract must say of operands, layouts and scales."""
+def tiled_requirements(*, codes: bool = False) -> tuple[Predicate, ...]:
+    """Return what a contract must say of operands, layouts and scales. codes: the result is quantised."""
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
-        *values(),
+        *stored(OffsetUnit.ELEMENTS, codes=codes),
         equals("$.scales.a.block", (1, BLOCK_K)),
         equals("$.scales.b.block", (128, BLOCK_K)),
         one_of("$.scales.a.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
         equals("$.scales.b.layout", Layout.ROW_MAJOR),
         multiple_of("$.shape.k", BLOCK_K, why="a stage is one scale block along k"),
-        multiple_of("$.shape.n", 8, why="TMA wants 16 bytes between rows of results"),
+        *([] if codes else [multiple_of("$.shape.n", 8, why="TMA wants 16 bytes between rows of results")]),
         equals("$.layouts.a", Layout.ROW_MAJOR),
         equals("$.layouts.b", Layout.ROW_MAJOR_NK),
         equals("$.layouts.out", Layout.ROW_MAJOR),

@@ -17,6 +17,7 @@ import msgspec
 
 from nkc.ir import targets
 from nkc.ir.contract import Contract, dim_max
+from nkc.tactics.dense.codes import CODES
 from nkc.tactics.dense.plan import ceil_div, split_of, tile_of, tiles
 from nkc.tactics.hardware import LdsFits
 from nkc.tactics.tactic import Estimate, Tactic
@@ -119,9 +120,12 @@ def estimate(contract: Contract, tactic: Tactic) -> Estimate | None:
 
 
 def pace_of(tactic: Tactic, known: Paces) -> Pace | None:
-    """Return the figures of a tactic's family for its tile, else those of its target, None without either."""
+    """Return the figures of a tactic's family for its tile, else those of its target, None without either.
+
+    A kernel whose results become codes keeps the pace of the one that stores them.
+    """
     rows = tile_of(tactic)[0]
-    for family in (tactic.family, f"{tactic.target}.{tactic.operation}"):
+    for family in (tactic.family, tactic.family.removesuffix(CODES), f"{tactic.target}.{tactic.operation}"):
         fitting = [pace for pace in known.paces if pace.family == family and pace.rows_from <= rows]
         if fitting:
             return max(fitting, key=lambda pace: pace.rows_from)

@@ -64,7 +64,8 @@ def scale_place(contract: Contract, rows: str, groups: str) -> str:
     """Return the offset of a scale (elements) in terms of its row and its group within the row, as an expression."""
     scale = contract.scales[QUANTISED]
     if scale.layout is Layout.ROW_MAJOR:
-        return f"{rows} * {contract.exact('k') // GROUP} + {groups}"
+        _, columns = operations.get(contract.operation).operand(QUANTISED).axes
+        return f"{rows} * {contract.exact(columns) // GROUP} + {groups}"
     m = rows_text(contract)
     match scale.leading_dim:
         case MultipleOf(multiple_of=1):

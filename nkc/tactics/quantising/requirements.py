@@ -12,13 +12,17 @@ ALIGNMENT = 16  # bytes: one 128-bit access
 
 
 def quantised(offsets: OffsetUnit) -> tuple[Predicate, ...]:
-    """Return what a contract must say of the codes and their scales."""
+    """Return what a contract must say of the codes and their scales, and the chip must have."""
+    return (TargetHas("ocp_fp8", f"$.dtypes.{QUANTISED}"), *in_groups(offsets))
+
+
+def in_groups(offsets: OffsetUnit, columns: str = "k") -> tuple[Predicate, ...]:
+    """Return what a contract must say of the codes and their scales. columns: the dim along which groups lie."""
     return (
-        TargetHas("ocp_fp8", f"$.dtypes.{QUANTISED}"),
         *dtypes(out=DType.FP8_E4M3),
         equals(f"$.scales.{QUANTISED}.block", (1, GROUP)),
         one_of(f"$.scales.{QUANTISED}.layout", Layout.ROW_MAJOR, Layout.M_MAJOR),
-        multiple_of("$.shape.k", GROUP, why="a row holds whole groups"),
+        multiple_of(f"$.shape.{columns}", GROUP, why="a row holds whole groups"),
         ScaleOffsetsFitInt32(QUANTISED, offsets),
     )
 
