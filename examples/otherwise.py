@@ -1,7 +1,7 @@
 """What a server would otherwise run for an operation of `decoder_layer.py`, with the same arguments and result.
 
-cuBLASLt's block-scaled product and the plain Triton kernel for projections; what torch.compile makes of the PyTorch
-body for all else. Used by `serve_layer.py compare`.
+cuBLASLt's block-scaled product, DeepGEMM and the plain Triton kernel for projections; what torch.compile makes of the
+PyTorch body for all else. What is not installed, or refuses the call, is named. Used by `serve_layer.py compare`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +38,7 @@ def peers(operation: str, request: str, plain: "Mapping[str, tuple[Library, Subj
     here = f"torch {torch.__version__}"
     if OPERATIONS[operation] == "dense_fp8":
         yield Peer(name="cuBLASLt block-scaled", software=f"{here}, cuda {torch.version.cuda}", prepare=block_scaled)
+        yield Peer(name="DeepGEMM", software=here, prepare=deep_gemm)
         if request in plain:
             library, subject = plain[request]
             yield Peer(
@@ -71,6 +72,25 @@ def block_scaled(a: "Tensor", b: "Tensor", a_scales: "Tensor", b_scales: "Tensor
 
     def serve(a: "Tensor", b: "Tensor", *_: "Tensor") -> "Tensor":
         return torch._scaled_mm(a, b.T, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16)
+
+    serve(a, b)
+    return serve
+
+
+def deep_gemm(a: "Tensor", b: "Tensor", a_scales: "Tensor", b_scales: "Tensor") -> Serve:
+    """Return DeepGEMM's product; its scales, column by column and padded, are laid out beforehand as well."""
+    import torch
+
+    library: Any = __import__("deep_gemm")
+    rows, groups = a_scales.shape
+    stored = torch.zeros((groups, -(-rows // 4) * 4), device=a.device)
+    stored[:, :rows] = a_scales.T
+    scale_a = stored.as_strided((rows, groups), (1, stored.shape[1]))
+
+    def serve(a: "Tensor", b: "Tensor", *_: "Tensor") -> "Tensor":
+        out = torch.empty((a.shape[0], b.shape[0]), dtype=torch.bfloat16, device=a.device)
+        library.fp8_gemm_nt((a, scale_a), (b, b_scales), out)
+        return out
 
     serve(a, b)
     return serve

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 METHOD = 1
-TURNS = 41
+TURNS = 61
 REPLAY_US = 1500.0  # device time of one replay, or one step where that is longer
 REPLAYS = 50
 ERR_RATIO_LIMIT = 1e-2
