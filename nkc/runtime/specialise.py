@@ -50,6 +50,8 @@ def write(
         constants[f"_min_{bounded.dim}"], constants[f"_max_{bounded.dim}"] = max(bounded.min, 1), bounded.max
         refusals.append(f"not _min_{bounded.dim} <= _dim_{bounded.dim} <= _max_{bounded.dim}")
     refusals += _misaligned(guards, constants)
+    # A tensor keeps its shape when its memory is given back; its address is then null, and aligned to anything.
+    refusals.append(f"not ({' and '.join(f'_p_{name}' for name in names)})")
     refusals += _overlaps(guards)
     spans = _spans(guards, constants)
     slow = f"return _slow({', '.join(names)}, stream=stream, workspace=workspace)"

@@ -281,6 +281,18 @@ def test_every_other_type_and_device_is_refused_alike(cuda: Standin, out) -> Non
     assert outcome == _outcome(cuda, reference.launch, *tensors())
 
 
+@pytest.mark.parametrize("place", range(5))
+def test_a_tensor_whose_memory_was_given_back_is_refused_alike(cuda: Standin, out, place) -> None:
+    """Its shape is still there, its address is null."""
+    kernel, reference = _load(out / "a", dense_launch()), _load(out / "b", dense_launch(), "ex")
+    given_tensors = tensors()
+    given_tensors[place].untyped_storage().resize_(0)
+    outcome = _outcome(cuda, kernel.launch, *given_tensors)
+    assert outcome[0] == "ContractViolation"
+    assert "a null pointer" in outcome[1]
+    assert outcome == _outcome(cuda, reference.launch, *given_tensors)
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2, 5, 6])
 def test_ranges_hold_at_both_ends(cuda: Standin, out, rows) -> None:
     kernel = _load(out / "a", dense_launch(m=(2, 5)))
