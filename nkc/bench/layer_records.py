@@ -1,4 +1,7 @@
-"""Keeps comparisons inside layers: one file a tactic, a later one of the same thing replacing the earlier."""
+"""Keeps comparisons inside layers: one file a tactic, a later one of the same thing replacing the earlier.
+
+A lost one is replaced by nothing: it stays on record, and a second look does not take it away.
+"""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -6,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from nkc.ir.errors import UsageError
-from nkc.tactics.layer import LAYER_SCHEMA, Comparison, LayerRecords, read_layer, records_path
+from nkc.tactics.layer import LAYER_SCHEMA, Comparison, LayerRecords, Verdict, read_layer, records_path
 from nkc.tactics.performance import Session
 
 
@@ -69,11 +72,12 @@ def _order(comparison: Comparison) -> tuple[str, str, int, str, str]:
 
 
 def _same(comparison: Comparison, sessions: Mapping[str, Session]) -> tuple[object, ...]:
-    """What a later comparison replaces: the same place, contract and other route, on the same device."""
+    """What a later comparison replaces: the same place, contract and other route, on the same device; no loss."""
     device = sessions[comparison.session].device
     dims = tuple(sorted(comparison.dims.items()))
     place = comparison.layer, dims, comparison.rows, comparison.context, comparison.operation
-    return *place, comparison.request, comparison.theirs.name, device
+    loss = comparison.digest if comparison.verdict is Verdict.LOST else None
+    return *place, comparison.request, comparison.theirs.name, device, loss
 
 
 __all__ = ["document", "exported", "merge", "read_exported"]

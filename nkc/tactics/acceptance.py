@@ -9,8 +9,8 @@ than any other route it was held against, and lost where it is slower than one o
 - in between the tactic stays what its proofs make it, and says where it lost: one lost row count does not take away a
   kernel that wins at another, and does not become an acceptance either.
 
-A loss stays on record. It counts until the kernel changes (its digest is another one), or the same comparison is made
-again, as it is after a tuning row has taken the tactic away from the contract: then selection chose another.
+A loss stays on record, and counts until the kernel changes: its digest is another one then. Looking again does not take
+it away.
 """
 
 from collections.abc import Callable, Iterable

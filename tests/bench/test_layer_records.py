@@ -29,14 +29,24 @@ def test_comparisons_go_to_their_tactic_s_file_in_one_order(tmp_path) -> None:
 
 
 def test_a_later_comparison_of_the_same_thing_takes_the_place_of_the_earlier(tmp_path) -> None:
-    layer_records.merge(records(comparison(100.0, 95.0), comparison(100.0, 95.0, rows=16)), folder=tmp_path)
+    layer_records.merge(records(comparison(), comparison(rows=16)), folder=tmp_path)
     again = LayerRecords.of([LATER], [comparison(100.0, 120.0, session=LATER.digest)])
     layer_records.merge(again, folder=tmp_path)
     kept = read_layer(TACTIC, tmp_path)
-    assert [(each.rows, round(each.saved_us[1])) for each in kept.comparisons.values()] == [(1, 20), (16, -5)]
+    assert [(each.rows, round(each.saved_us[1])) for each in kept.comparisons.values()] == [(1, 20), (16, 10)]
     assert set(kept.sessions) == {SESSION.digest, LATER.digest}
     layer_records.merge(LayerRecords.of([LATER], [comparison(rows=16, session=LATER.digest)]), folder=tmp_path)
     assert set(read_layer(TACTIC, tmp_path).sessions) == {LATER.digest}
+
+
+def test_a_second_look_does_not_take_a_loss_away(tmp_path) -> None:
+    lost = comparison(100.0, 95.0)
+    layer_records.merge(records(lost), folder=tmp_path)
+    layer_records.merge(LayerRecords.of([LATER], [comparison(session=LATER.digest)]), folder=tmp_path)
+    kept = read_layer(TACTIC, tmp_path).comparisons
+    assert (lost.digest in kept, len(kept)) == (True, 2)
+    layer_records.merge(records(lost), folder=tmp_path)
+    assert set(read_layer(TACTIC, tmp_path).comparisons) == set(kept)
 
 
 def test_another_route_or_another_place_is_another_comparison(tmp_path) -> None:
