@@ -20,9 +20,22 @@ class Baseline:
     same_rule: it follows the contract's rule for scales and sums. prepare: returns the launch for one copy, with
     everything rearranged; raises where the library refuses the call or is not there. judge: runs such a launch once and
     judges it where it writes something else than the contract's outputs; without it the operation's gate does.
+    finish: brings the result of such a launch into the contract's outputs for the gate; no part of what is timed.
     """
 
     name: str
     same_rule: bool
     prepare: Callable[[Cell, Copy], Launch]
     judge: Callable[[Launch], Gate] | None = None
+    finish: Callable[[Launch], None] | None = None
+
+    def finished(self, launch: Launch) -> Launch:
+        """Return a launch that leaves its result where the gate looks for it."""
+        if (finish := self.finish) is None:
+            return launch
+
+        def both() -> None:
+            launch()
+            finish(launch)
+
+        return both

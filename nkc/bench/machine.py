@@ -3,6 +3,7 @@
 Clocks and power are only read, never set.
 """
 
+import importlib
 import shutil
 import statistics
 import subprocess
@@ -106,9 +107,10 @@ def _software(own: str) -> dict[str, str]:
 
     found = {"nkc": own, "python": platform.python_version(), "torch": str(torch.__version__)}
     found["runtime"] = f"cuda {torch.version.cuda}" if torch.version.hip is None else f"hip {torch.version.hip}"
-    for package in ("nvidia-cublas", "deep_gemm"):
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
+    with suppress(PackageNotFoundError):
+        found["nvidia-cublas"] = version("nvidia-cublas")
+    with suppress(ImportError, AttributeError):
+        found["deep_gemm"] = str(importlib.import_module("deep_gemm").__version__)
     return found
 
 

@@ -74,7 +74,10 @@ def measure(
             continue
         sealed = found[0].subject.contract if baseline.same_rule and found else None
         one = launches[baseline.name][0]
-        gate = baseline.judge(one) if baseline.judge is not None else reference.judge(one, first, sealed)
+        if baseline.judge is not None:
+            gate = baseline.judge(one)
+        else:
+            gate = reference.judge(baseline.finished(one), first, sealed)
         routes[baseline.name] = Route(
             name=baseline.name,
             tactic=False,

@@ -1,11 +1,12 @@
-"""What serves a block-scaled or bf16 product otherwise: cuBLASLt, DeepGEMM, bf16 matmul."""
+"""What serves a block-scaled or bf16 product otherwise: cuBLASLt, DeepGEMM in its ways, bf16 matmul."""
 
 from typing import Any
 
 from nkc.bench.baseline import Baseline, Launch
 from nkc.bench.cell import Cell
 from nkc.bench.operands import Copy
-from nkc.ir.contract import Accumulate, DType, Layout
+from nkc.bench.subjects.dense import deep_gemm
+from nkc.ir.contract import Accumulate, DType
 
 
 def baselines(cell: Cell) -> tuple[Baseline, ...]:
@@ -17,7 +18,7 @@ def baselines(cell: Cell) -> tuple[Baseline, ...]:
     licensed = cell.contract.numerics["accumulate"] is Accumulate.TENSOR_CORE_FP8
     return (
         Baseline(name="cuBLASLt block-scaled", same_rule=licensed, prepare=_scaled_mm),
-        Baseline(name="DeepGEMM", same_rule=licensed, prepare=_deep_gemm),
+        *deep_gemm.routes(cell, same_rule=licensed),
         Baseline(name="torch.matmul bf16", same_rule=False, prepare=_matmul_bf16),
     )
 
@@ -55,28 +56,6 @@ def _matmul_bf16(cell: Cell, copy: Copy) -> Launch:
         b = dequantised(b, copy.tensors["b_scales"], block_n, block_k, torch.float32).to(torch.bfloat16)
     b = b.T
     return lambda: torch.matmul(a, b, out=out)
-
-
-def _deep_gemm(cell: Cell, copy: Copy) -> Launch:
-    """DeepGEMM's fp8_gemm_nt; it wants A's scales M-major, rows padded to 16 bytes."""
-    import torch
-
-    deep_gemm: Any = __import__("deep_gemm")
-    a, b, out = (copy.tensors[name] for name in ("a", "b", "out"))
-    scale_a = copy.tensors["a_scales"]
-    if cell.contract.scales["a"].layout is Layout.ROW_MAJOR:
-        rows, groups = scale_a.shape
-        storage = torch.zeros((groups, -(-rows // 4) * 4), device="cuda")
-        storage[:, :rows] = scale_a.T
-        scale_a = storage.as_strided((rows, groups), (1, storage.shape[1]))
-    scale_b = copy.tensors["b_scales"]
-
-    def launch() -> object:
-        return deep_gemm.fp8_gemm_nt((a, scale_a), (b, scale_b), out)
-
-    launch()
-    torch.cuda.synchronize()
-    return launch
 
 
 def dequantised(codes: Any, scales: Any, rows: int, columns: int, dtype: Any) -> Any:
