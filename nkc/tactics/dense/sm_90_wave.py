@@ -179,6 +179,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "k_blocks": contract.exact("k") // BLOCK_K,
         "last_scale_row": ceil_div(n, BLOCK_K) - 1,
         "ahead": row.ahead,
+        "guarded_release": by_tma and not row.ahead,
         "dependent": tactic.dependent,
         "apart": row.apart,
         "streamed": tiles(contract, tactic)[0] <= 2,
@@ -207,7 +208,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "warp_bytes": sums // 4 * _PIECE_BYTES,
         "row_values": tile_n // row.split // ROW_LANES,
         "lanes": ROW_LANES,
-        **placed(contract, row="out_row", column="n0"),
+        **placed(contract, row="out_row", group=f"(n0 / {GROUP})"),
         **activation_scales(contract),
         **cuda.finish(contract, column="at"),
     }
