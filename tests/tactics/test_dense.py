@@ -176,7 +176,7 @@ def near_miss(tactic: Tactic, predicate: Predicate, contract: Contract, chip: Ch
         case hardware.TilesAtMost(field=field, tile=tile):
             rows = -(-dim_max(contract.shape["m"]) // tile[0])
             units = targets.get(contract.target.arch).compute_units
-            return put(contract, field, units // rows * tile[1] + 1)
+            return put(contract, field, units // rows * tile[1] + (tile[1] if _quantises(tactic) else 1))
         case addressing.OffsetsFitInt32():
             return _beyond_int32(
                 tactic, predicate, contract if _quantises(tactic) else put(contract, "$.dtypes.out", DType.FP32)

@@ -84,7 +84,7 @@ def test_proofs_reach_every_rule_about_codes(tactic: Tactic) -> None:
 def test_scales_lie_where_their_layout_says() -> None:
     def place(layout: dict[str, object], m: object = 9) -> object:
         edits = {"$.shape.m": m, "$.scales.out": {"block": [1, 128], **layout}}
-        return codes.placed(of_codes("sm_90", 9, **edits), row="r", column="n0")["scale_place"]
+        return codes.placed(of_codes("sm_90", 9, **edits), row="r", group="(n0 / 128)")["scale_place"]
 
     assert place({"layout": "row_major"}) == "r * 32 + (n0 / 128)"
     assert place({"layout": "m_major", "leading_dim": 12}) == "(n0 / 128) * 12 + r"
@@ -94,7 +94,7 @@ def test_scales_lie_where_their_layout_says() -> None:
 
 def test_a_result_of_values_places_no_rules() -> None:
     values = contract({"$.target": {"arch": "sm_90"}})
-    assert codes.placed(values, row="r", column="n0") == {"codes": False}
+    assert codes.placed(values, row="r", group="(n0 / 128)") == {"codes": False}
 
 
 def test_a_kernel_that_quantises_is_ranked_at_the_pace_of_the_one_that_stores_values() -> None:

@@ -7,7 +7,7 @@ between workgroups. Rules, templates and constants are those of `group_quant`.
 from collections.abc import Mapping
 
 from nkc.ir.contract import Contract
-from nkc.ir.quantising import GROUP, QUANTISED
+from nkc.ir.quantising import QUANTISED
 from nkc.ir.scales import argument_name
 from nkc.tactics.addressing import Aligned, OffsetUnit
 from nkc.tactics.dense.requirements import ALIGNMENT, values
@@ -34,15 +34,15 @@ def stored(offsets: OffsetUnit, *, codes: bool) -> tuple[Predicate, ...]:
     return (*requirements.in_groups(offsets, columns="n"), Aligned(argument_name(QUANTISED), ALIGNMENT))
 
 
-def placed(contract: Contract, *, row: str, column: str, in_c: bool = True) -> Mapping[str, object]:
+def placed(contract: Contract, *, row: str, group: str, in_c: bool = True) -> Mapping[str, object]:
     """Return what a template places to quantise rows: the rules, and where the scale of a row and its group lies.
 
-    row, column: of the result, as expressions of the template; the column is the first of a group. A contract whose
-    result is values has no rules, and nothing but that is placed.
+    row, group: of the result, as expressions of the template. A contract whose result is values has no rules, and
+    nothing but that is placed.
     """
     if QUANTISED not in contract.scales:
         return {"codes": False}
-    place = constants.scale_place(contract, row, f"({column} // {GROUP})")
+    place = constants.scale_place(contract, row, group)
     return {
         "codes": True,
         **constants.rules(contract),

@@ -5,6 +5,7 @@ rounds twice a block, and would be another numerical rule's bits. Ranks follow a
 a measurement: nobody has run these on the chip.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from nkc.ir.contract import Accumulate, Triple
@@ -45,6 +46,15 @@ FP8_ROWS = (
     Row(100, (128, 256, 128), 8, 3, 0, None, "fewest bytes a result where latency is long", min_k=WHOLE_LOOPS_BELOW_K),
 )
 
+CODES_ROWS = (
+    Row(4, (16, 128, 128), 4, 2, 0, 16, "eight pieces of k a tile", 8),
+    Row(6, (16, 128, 128), 4, 2, 0, 16, "four pieces of k a tile", 4),
+    Row(20, (16, 128, 128), 4, 2, 0, 16, "whole rows of a group in four waves"),
+    Row(60, (64, 128, 128), 4, 2, 1, 256, "the whole register budget keeps promotion unpacked"),
+    Row(80, (128, 128, 128), 4, 2, 1, None, "two workgroups a compute unit hide promotion"),
+)
+"""Tiles as wide as a group, whose results become codes."""
+
 BF16_ROWS = (
     Row(4, (16, 32, 128), 2, 3, 0, 16, "eight pieces of k a tile, for projections of few columns", 8),
     Row(6, (16, 32, 128), 2, 3, 0, 16, "four pieces of k a tile", 4),
@@ -57,7 +67,7 @@ BF16_ROWS = (
 )
 
 
-def _tile(kind: str, row: Row, *, element_bytes: int, matrix: str) -> Tile:
+def _tile(kind: str, row: Row, *, element_bytes: int, matrix: str, codes: bool = False) -> Tile:
     tile_m, tile_n, tile_k = row.tile
     return Tile(
         target="gfx950",
@@ -83,10 +93,14 @@ def _tile(kind: str, row: Row, *, element_bytes: int, matrix: str) -> Tile:
         split_k=row.split_k,
         pointer_range_bits=32,
         note=row.note,
+        codes=codes,
     )
 
 
+_FP8 = partial(_tile, "fp8_mfma", element_bytes=1, matrix="v_mfma_f32_16x16x128_f8f6f4")
+
 TACTICS = (
-    *(fp8_tactic(_tile("fp8_mfma", row, element_bytes=1, matrix="v_mfma_f32_16x16x128_f8f6f4")) for row in FP8_ROWS),
+    *(fp8_tactic(_FP8(row)) for row in FP8_ROWS),
+    *(fp8_tactic(_FP8(row, codes=True)) for row in CODES_ROWS),
     *(bf16_tactic(_tile("bf16_mfma", row, element_bytes=2, matrix="v_mfma_f32_16x16x32_bf16")) for row in BF16_ROWS),
 )

@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 
 from nkc.ir import epilogues, targets
-from nkc.ir.contract import Bounded, Contract, DType, Layout, MultipleOf
+from nkc.ir.contract import Bounded, Contract, DType, Layout, MultipleOf, Staging
+from nkc.ir.quantising import QUANTISED
+from nkc.tactics.dense.codes import placed
 from nkc.tactics.dense.plan import ceil_div, counter_elements, split_of, tile_of, tiles
 from nkc.tactics.tactic import Tactic
 
 GROUP_M = 8  # row tiles that walk along n together, so that A and B tiles are still in L2 when they are read again
 TRITON_STORE = {DType.BF16: ".to(tl.bfloat16)", DType.FP32: ""}
+TRITON_STAGING = {Staging.BF16: ".to(tl.bfloat16).to(tl.float32)", Staging.FP32: ""}
 
 
 def fp8_constants(contract: Contract, tactic: Tactic, *, convert: str = "") -> Mapping[str, object]:
@@ -77,13 +80,16 @@ def _common(contract: Contract, tactic: Tactic, *, part_columns: int) -> dict[st
         "counter_elements": counter_elements(contract, tactic),
         "bias": contract.epilogue.dtype is not None,
         "epilogue": epilogues.get(contract.epilogue.kind).triton,
-        "round": TRITON_STORE[contract.dtypes["out"]],
+        "round": _rounding(contract),
+        **placed(contract, row="rows", group="tile_column", in_c=False),
         "parts": [
             {
                 "index": index,
                 "first_column": index * part_columns,
                 "columns": part_columns,
                 "mask": _store_mask(index, m_tail=m_tail, n_tail=n_tail, m=_rows(contract), n=n),
+                "scale_mask": f", mask=rows < {_rows(contract)}" if m_tail else "",
+                **placed(contract, row="rows", group=f"(tile_column * {tile_n // part_columns} + {index})", in_c=False),
             }
             for index in range(tile_n // part_columns)
         ],
@@ -110,6 +116,13 @@ def scale_strides(contract: Contract) -> tuple[str, str]:
             return "1", f"(({rows} + {multiple - 1}) // {multiple} * {multiple})"
         case leading_dim:
             return "1", str(leading_dim)
+
+
+def _rounding(contract: Contract) -> str:
+    """Return how an fp32 result is rounded: to be stored, or to wait for its scale."""
+    if QUANTISED in contract.scales:
+        return TRITON_STAGING[Staging(str(contract.numerics["staging"]))]
+    return TRITON_STORE[contract.dtypes["out"]]
 
 
 def _store_mask(index: int, *, m_tail: bool, n_tail: bool, m: str, n: int) -> str:

@@ -45,15 +45,19 @@ def fp8_block_scaled(
     offsets: OffsetUnit,
     split_k: int = 1,
     min_k: int | None = None,
+    result: tuple[Predicate, ...] | None = None,
 ) -> tuple[Predicate, ...]:
-    """Return what a contract must say for a block-scaled kernel; max_m and min_k None serve any number."""
+    """Return what a contract must say for a block-scaled kernel; max_m and min_k None serve any number.
+
+    result: what is asked of it; None is one of values.
+    """
     long: tuple[Predicate, ...] = ()
     if min_k is not None:
         long = (AtLeast("$.shape.k", min_k, why="a shorter loop is unrolled whole and spills"),)
     return (
         TargetHas("ocp_fp8", "$.dtypes.a"),
         *dtypes(a=DType.FP8_E4M3, b=DType.FP8_E4M3, acc=DType.FP32),
-        *values(),
+        *(values() if result is None else result),
         *block_scales(),
         multiple_of("$.shape.k", tile[2], why="one step covers whole scale blocks along k"),
         *long,

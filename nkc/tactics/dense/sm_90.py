@@ -4,6 +4,7 @@ From 64 rows an FP8 dot becomes QGMMA, which keeps 13 bits below the largest add
 and the f16 unit keeps 23: HGMMA from 64 rows, HMMA below. The object's opcodes say which one it is.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 from nkc.ir.contract import Accumulate, Triple
@@ -57,6 +58,15 @@ FP8_ROWS = (
     Row(250, (128, 128, 128), 8, 3, None, _EXACT),
 )
 
+CODES_ROWS = (
+    Row(6, (16, 128, 128), 4, 4, 16, _EXACT, 4),
+    Row(30, (16, 128, 128), 4, 4, 16, _EXACT),
+    Row(90, (128, 128, 128), 8, 3, None, _FP8),
+    Row(240, (64, 128, 128), 8, 3, None, _EXACT),
+    Row(250, (128, 128, 128), 8, 3, None, _EXACT),
+)
+"""Tiles as wide as a group, whose results become codes."""
+
 BF16_ROWS = (
     Row(4, (16, 32, 128), 4, 4, 16, _EXACT, 4),
     Row(6, (16, 32, 128), 4, 4, 16, _EXACT, 8),
@@ -91,7 +101,7 @@ def _f16_matrix(row: Row) -> str:
     return "HGMMA" if row.tile[0] >= WGMMA_ROWS else "HMMA"
 
 
-def _tile(kind: str, row: Row, *, lds_bytes: int, matrix: str) -> Tile:
+def _tile(kind: str, row: Row, *, lds_bytes: int, matrix: str, codes: bool = False) -> Tile:
     return Tile(
         target="sm_90",
         kind=kind,
@@ -112,13 +122,14 @@ def _tile(kind: str, row: Row, *, lds_bytes: int, matrix: str) -> Tile:
         matrix=matrix,
         max_m=row.max_m,
         split_k=row.split_k,
+        codes=codes,
     )
 
 
-def _fp8(row: Row) -> Tactic:
+def _fp8(row: Row, *, codes: bool = False) -> Tactic:
     if row.accumulate is _FP8:
-        return fp8_tactic(_tile("fp8_wgmma", row, lds_bytes=_fp8_lds_bytes(row), matrix="QGMMA"))
-    tile = _tile("fp8_as_f16", row, lds_bytes=_fp8_lds_bytes(row), matrix=_f16_matrix(row))
+        return fp8_tactic(_tile("fp8_wgmma", row, lds_bytes=_fp8_lds_bytes(row), matrix="QGMMA", codes=codes))
+    tile = _tile("fp8_as_f16", row, lds_bytes=_fp8_lds_bytes(row), matrix=_f16_matrix(row), codes=codes)
     return fp8_tactic(tile, convert=".to(tl.float16)")
 
 
@@ -126,4 +137,4 @@ def _bf16(row: Row) -> Tactic:
     return bf16_tactic(_tile("bf16", row, lds_bytes=_bf16_lds_bytes(row), matrix=_f16_matrix(row)))
 
 
-TACTICS = (*map(_fp8, FP8_ROWS), *map(_bf16, BF16_ROWS))
+TACTICS = (*map(_fp8, FP8_ROWS), *map(partial(_fp8, codes=True), CODES_ROWS), *map(_bf16, BF16_ROWS))

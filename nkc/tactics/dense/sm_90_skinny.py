@@ -266,7 +266,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "own_groups": row.pieces // row.warps,
         "row_values": 2,
         "lanes": 1,  # a lane has two columns of a token, and finds the others in its own way
-        **placed(contract, row="out_row", column="n0"),
+        **placed(contract, row="out_row", group=f"(n0 / {GROUP})"),
         **_places(row),
         **cuda.finish(contract, column="column"),
     }

@@ -168,7 +168,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         **cuda.finish(contract, column="column"),
         "row_values": tile_n // ROW_LANES,
         "lanes": ROW_LANES,
-        **placed(contract, row="out_row", column="n0"),
+        **placed(contract, row="out_row", group=f"(n0 / {GROUP})"),
     }
 
 

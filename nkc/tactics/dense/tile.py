@@ -1,12 +1,14 @@
 """A tile of a dense kernel, and the tactic that it makes: what differs between rows is data, the rest is said once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from nkc.ir.contract import Accumulate, Combine, Triple
+from nkc.ir.contract import Accumulate, Combine, Contract, Triple
 from nkc.tactics.addressing import OffsetUnit
 from nkc.tactics.dense import wave
+from nkc.tactics.dense.codes import CODES, DECIDING_FILES, stored
+from nkc.tactics.dense.codes_proofs import codes_proofs
 from nkc.tactics.dense.kernel import bf16_constants, fp8_constants
 from nkc.tactics.dense.plan import lower, schedule
 from nkc.tactics.dense.proofs import bf16_proofs, fp8_proofs
@@ -20,7 +22,7 @@ class Tile:
     """One row of a tile table. kind: what is multiplied and how, the first part of the name's detail.
 
     size: elements (m, n, k) of one step. max_m: the most rows it serves, min_k: the least k; None is any. lds_bytes:
-    the least LDS that the kernel can need. offsets: what its 32-bit offsets count.
+    the least LDS that the kernel can need. offsets: what its 32-bit offsets count. codes: it quantises.
     """
 
     target: str
@@ -40,12 +42,15 @@ class Tile:
     split_k: int = 1
     pointer_range_bits: int | None = None
     note: str = ""
+    codes: bool = False
 
     @property
     def name(self) -> str:
         """The tactic's name, from target to operation to tile."""
         split = f"_k{self.split_k}" if self.split_k > 1 else ""
-        return f"{self.target}.dense.{self.kind}_{'x'.join(map(str, self.size))}_{self.detail}{split}"
+        return (
+            f"{self.target}.dense.{self.kind}{CODES * self.codes}_{'x'.join(map(str, self.size))}_{self.detail}{split}"
+        )
 
     @property
     def combine(self) -> Combine:
@@ -61,6 +66,7 @@ def fp8_tactic(tile: Tile, *, convert: str = "") -> Tactic:
         options=tile.options,
         pattern=CodePattern(matrix=(tile.matrix,)),
         pointer_range_bits=tile.pointer_range_bits,
+        decided_by=DECIDING_FILES if tile.codes else (),
     )
     requires = fp8_block_scaled(
         tile=tile.size,
@@ -70,8 +76,9 @@ def fp8_tactic(tile: Tile, *, convert: str = "") -> Tactic:
         offsets=tile.offsets,
         split_k=tile.split_k,
         min_k=tile.min_k,
+        result=stored(tile.offsets, codes=tile.codes),
     )
-    return _tactic(tile, requires, kernel, fp8=True)
+    return _tactic(tile, requires, kernel, proofs=codes_proofs if tile.codes else fp8_proofs)
 
 
 def bf16_tactic(tile: Tile) -> Tactic:
@@ -86,10 +93,16 @@ def bf16_tactic(tile: Tile) -> Tactic:
     requires = bf16(
         tile=tile.size, max_m=tile.max_m, lds_bytes=tile.lds_bytes, offsets=tile.offsets, split_k=tile.split_k
     )
-    return _tactic(tile, requires, kernel, fp8=False)
+    return _tactic(tile, requires, kernel, proofs=bf16_proofs)
 
 
-def _tactic(tile: Tile, requires: tuple[Predicate, ...], kernel: Kernel, *, fp8: bool) -> Tactic:
+def _tactic(
+    tile: Tile,
+    requires: tuple[Predicate, ...],
+    kernel: Kernel,
+    *,
+    proofs: Callable[[Tactic], tuple[Contract, ...]],
+) -> Tactic:
     return Tactic(
         name=tile.name,
         operation="dense",
@@ -101,6 +114,6 @@ def _tactic(tile: Tile, requires: tuple[Predicate, ...], kernel: Kernel, *, fp8:
         lower=lower,
         kernel=kernel,
         estimate=wave.estimate,
-        proofs=fp8_proofs if fp8 else bf16_proofs,
+        proofs=proofs,
         note=tile.note,
     )
