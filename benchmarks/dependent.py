@@ -64,7 +64,7 @@ class Chain:
             scales_from = self._scales[link % 2]
             settle()
             self._produce.launch(
-                4,
+                _blocks(_bytes(codes)),
                 THREADS,
                 codes.data_ptr(),
                 before.data_ptr() if link else 0,
@@ -84,9 +84,19 @@ class Chain:
             if one_by_one:
                 self._wanted.append(out.clone())
             self._judge.launch(
-                4, THREADS, out.data_ptr(), self._wanted[link].data_ptr(), _bytes(out), self._wrong.data_ptr()
+                _blocks(_bytes(out)),
+                THREADS,
+                out.data_ptr(),
+                self._wanted[link].data_ptr(),
+                _bytes(out),
+                self._wrong.data_ptr(),
             )
         settle()
+
+
+def _blocks(size: int) -> int:
+    """Return workgroups for so many bytes: few, so that what is behind has room to begin early."""
+    return min(max(size // (THREADS * 64), 4), 48)
 
 
 def _bytes(tensor: torch.Tensor) -> int:

@@ -1,4 +1,8 @@
-"""Contracts that put a ring of stages to the test: blocks of k for one stage, for all of them, one more, one less."""
+"""Contracts that put a ring of stages to the test: blocks of k for one stage, for all of them, one more, one less.
+
+And one of each kernel that fills every multiprocessor with as many workgroups as it holds: they contend for what a
+ring's signals must order.
+"""
 
 import fnmatch
 import sys
@@ -7,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
+from nkc.ir import targets
 from nkc.ir.contract import Contract
 from nkc.ir.frozen import FrozenMap
 from nkc.tactics.catalogue import tactics_of
-from nkc.tactics.predicate import AtLeast
+from nkc.tactics.predicate import AtLeast, AtMost
 from nkc.tactics.select import Policy
 from nkc.tactics.tactic import Tactic
 
@@ -44,6 +49,25 @@ def _with_k(contract: Contract, k: int) -> Contract:
     return msgspec.structs.replace(contract, shape=FrozenMap({**contract.shape, "k": k}))
 
 
+FULL_K, FULL_ROUNDS = 4096, 1.5
+"""Elements of k a workgroup, and rounds of workgroups, of a contract that fills all multiprocessors."""
+UNIT_BYTES, CTA_BYTES = 233_472, 1024
+"""Shared memory of a multiprocessor, and what it keeps for each workgroup."""
+
+
+def full(tactic: Tactic) -> Contract:
+    """Return the first proof at an n for which every multiprocessor is full, and a long k."""
+    assert tactic.schedule.tile is not None
+    tile_n, split = tactic.schedule.tile[1], tactic.schedule.split_k or 1
+    shared = tactic.kernel.options["dynamic_lds_bytes"]
+    assert isinstance(shared, int)
+    workgroups = targets.get(tactic.target).compute_units * (UNIT_BYTES // (shared + CTA_BYTES)) * FULL_ROUNDS
+    most = [rule.limit for rule in tactic.requires if isinstance(rule, AtMost) and rule.field == "$.shape.k"]
+    k = min(FULL_K * split, *most) if most else FULL_K * split
+    shape = {**tactic.proofs(tactic)[0].shape, "n": round(workgroups / split) * tile_n, "k": k}
+    return msgspec.structs.replace(tactic.proofs(tactic)[0], shape=FrozenMap(shape))
+
+
 def build(out: Path, pattern: str) -> int:
     """Build them, a folder for each kernel."""
     from nkc.emit.toolchains.by_language import Toolchains
@@ -53,7 +77,8 @@ def build(out: Path, pattern: str) -> int:
     with Toolchains() as toolchain:
         for tactic in pipelined(pattern):
             policy = Policy(allow_experimental=True, only_tactic=tactic.name)
-            named = [(f"k{contract.exact('k')}.json", contract) for contract in contracts(tactic)]
+            made = (*contracts(tactic), full(tactic))
+            named = [(f"k{contract.exact('k')}.n{contract.exact('n')}.json", contract) for contract in made]
             count += len(gather.build_contracts(named, out / tactic.name, toolchain, policy))
     print(f"{out}: {count} kernels", file=sys.stderr)
     return 0

@@ -3,25 +3,29 @@
 typedef unsigned char byte;
 typedef unsigned long long u64;
 
-// All bytes of two results, and of the shared memory of every multiprocessor, become 0xff: NaN in every float format.
+// All bytes of up to three results, and of the shared memory of every multiprocessor, become 0xff: NaN in every float format.
 // What a launch leaves in shared memory would hide that the next one reads a stage too early.
 extern "C" __global__ void __launch_bounds__(1024) unsettle(byte* first, long long first_bytes, byte* second,
-                                                            long long second_bytes, long long shared_bytes) {
+                                                            long long second_bytes, byte* third, long long third_bytes,
+                                                            long long shared_bytes) {
   extern __shared__ volatile unsigned shared[];
   for (int i = threadIdx.x; i < shared_bytes / 4; i += blockDim.x) shared[i] = ~0u;
   const long long step = (long long)gridDim.x * blockDim.x, from = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   for (long long i = from; i < first_bytes; i += step) first[i] = 0xff;
   for (long long i = from; i < second_bytes; i += step) second[i] = 0xff;
+  for (long long i = from; i < third_bytes; i += step) third[i] = 0xff;
 }
 
 // Adds the number of bytes that are others than wanted.
 extern "C" __global__ void __launch_bounds__(1024) differ(const byte* first, const byte* first_wanted, long long first_bytes,
                                                           const byte* second, const byte* second_wanted,
-                                                          long long second_bytes, u64* count) {
+                                                          long long second_bytes, const byte* third,
+                                                          const byte* third_wanted, long long third_bytes, u64* count) {
   const long long step = (long long)gridDim.x * blockDim.x, from = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   unsigned different = 0;
   for (long long i = from; i < first_bytes; i += step) different += first[i] != first_wanted[i];
   for (long long i = from; i < second_bytes; i += step) different += second[i] != second_wanted[i];
+  for (long long i = from; i < third_bytes; i += step) different += third[i] != third_wanted[i];
   if (different) atomicAdd(count, (u64)different);
 }
 

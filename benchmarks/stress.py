@@ -1,15 +1,17 @@
 """Stress that finds races: python benchmarks/stress.py build|replays|chain|sanitize DIR..., all but build on a GPU.
 
 `build OUT` compiles the kernels of `stress.cu` and `dependent.cu`, and below OUT/ratios each pipelined kernel at every
-ratio of stages to blocks of k. The others take folders of built kernels, such as `nkc verify --build-only` leaves:
+ratio of stages to blocks of k, and once so large that all multiprocessors are full. The others take folders of built
+kernels, such as `nkc verify --build-only` leaves:
 
 `replays`   each kernel 1,000 times by graph. Before every launch its results and the shared memory of all
             multiprocessors are filled with NaN, NaN lies around every operand, and a second stream reads and writes
-            memory meanwhile. Bits are held against the first launch, that one against the oracle.
+            memory meanwhile. Bits are held against the first launch, that one against the oracle (float64 on the GPU
+            where a contract is large).
 `chain`     each kernel that is launched dependent, 1,000 replays of a chain through the worst neighbours
             (`dependent.py`).
 `sanitize`  one launch of each kernel under compute-sanitizer: memcheck, racecheck, synccheck. A kernel with one fault
-            for each of them comes first: a tool that does not report it reports nothing.
+            for each of them comes last: where a tool does not report it, none of its rows count.
 
 Exit 1 where anything was found or a kernel was not reached. --record merges rows into a file, by contract and check.
 """
@@ -34,8 +36,9 @@ PATIENCE = 60.0
 """Seconds that the last kernel of a process may take."""
 KERNELS = {"stress.cu": ("unsettle", "differ", "load", "flawed"), "dependent.cu": ("produce", "judge")}
 METHODS = {
-    Check.REPLAYS: "regime exact, seed 1; before each launch results and shared memory NaN, NaN around operands; a "
-    "second stream reads and writes 1 GiB from 24 workgroups",
+    Check.REPLAYS: "regime exact, seed 1, judged by the oracle; from 2^30 products on random operands, judged by "
+    "float64 as nkc bench does; before each launch results and shared memory NaN, NaN around operands; a second stream "
+    "reads and writes 1 GiB from 24 workgroups",
     Check.CHAIN: "8 links between neighbours that are launched dependent, which delay by 0, 3,000 or 20,000 cycles",
     **{tool: f"compute-sanitizer --tool {tool.value}, one launch, regime exact, seed 1" for tool in TOOLS},
 }
@@ -101,6 +104,8 @@ def over_all(check: Check, said: argparse.Namespace) -> int:
             file.seek(0)
             text = file.read()
             rows += stress_record.rows_of(check, text)
+            for line in stress_record.findings_of(check, text):
+                print(line, file=sys.stderr)
             if child.wait():
                 print(f"{check}: a process ended with {child.returncode}: {_last_words(text)}", file=sys.stderr)
     bad, missing = [row for row in rows if not row.passed], wanted - {(row.tactic, row.request) for row in rows}
@@ -149,7 +154,7 @@ def _run(check: Check) -> Run:
         driver=driver_version(),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         nkc=nkc.__version__,
-        torch=torch.__version__,
+        torch=str(torch.__version__),
         method=METHODS[check],
     )
 

@@ -112,7 +112,7 @@ def keep(path: Path, run: Run, rows: Iterable[Row]) -> None:
 def rows_of(check: Check, text: str) -> list[Row]:
     """Return the rows that a process printed; each of the sanitizer's findings counts for the kernel that ends it.
 
-    Under the sanitizer the first kernel has a fault: where the tool did not report it there are no rows.
+    Under the sanitizer the last kernel has a fault: where the tool did not report it there are no rows.
     """
     rows: list[Row] = []
     found = 0
@@ -127,4 +127,19 @@ def rows_of(check: Check, text: str) -> list[Row]:
             found += 1
     if check not in TOOLS:
         return rows
-    return rows[1:] if rows and rows[0].tactic == FLAWED and rows[0].findings else []
+    return rows[:-1] if rows and rows[-1].tactic == FLAWED and rows[-1].findings else []
+
+
+def findings_of(check: Check, text: str) -> list[str]:
+    """Return the lines of each of the sanitizer's findings, with the kernel it is of; none of the one with a fault."""
+    found: list[str] = []
+    lines: list[str] = []
+    for line in text.splitlines() if check in TOOLS else ():
+        if line.startswith(MARK):
+            row = msgspec.json.decode(line.removeprefix(MARK), type=Row)
+            if row.tactic != FLAWED:
+                found += [f"{row.tactic}: {row.request}: {each}" for each in lines]
+            lines = []
+        elif _FINDING.match(line) or (lines and line.startswith("=========     ")):
+            lines.append(line)
+    return found

@@ -52,16 +52,17 @@ FLAWED = row("", tactic="flawed")
 
 
 def test_a_finding_counts_for_the_kernel_whose_line_ends_it() -> None:
-    text = printed("========= COMPUTE-SANITIZER", FOUND, FLAWED, row("one"), FOUND, FOUND, row("two"), row("three"))
+    text = printed("========= COMPUTE-SANITIZER", row("one"), FOUND, FOUND, row("two"), row("three"), FOUND, FLAWED)
     rows = record.rows_of(RACE, text + "\n========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)\n")
     assert [(each.request, each.findings, each.passed) for each in rows] == [
         ("one", 0, True),
         ("two", 2, False),
         ("three", 0, True),
     ]
+    assert record.findings_of(RACE, text) == [f"t: two: {line}" for line in FOUND.splitlines()[:2] * 2]
 
 
-@pytest.mark.parametrize("lines", [(FLAWED, row("one")), (row("one"),), ()])
+@pytest.mark.parametrize("lines", [(row("one"), FLAWED), (row("one"),), ()])
 def test_a_tool_that_misses_the_fault_made_for_it_clears_nothing(lines) -> None:
     assert record.rows_of(RACE, printed(*lines)) == []
 

@@ -59,20 +59,21 @@ class Turns(StrEnum):
 
 
 class Row(NamedTuple):
-    """One tile. early: codes of the next rows are read under running products."""
+    """One tile. early: codes of the next rows are read under running products. dependent: launch so gains, too."""
 
     rank: int
     tile_m: int
     tile_n: int
     early: bool = False
     turns: Turns = Turns.NONE
+    dependent: bool = False
 
 
 ROWS = (
     Row(202, 256, 128, turns=Turns.HALF),
-    Row(203, 256, 64, early=True, turns=Turns.HALF),
+    Row(203, 256, 64, early=True, turns=Turns.HALF, dependent=True),
     Row(204, 128, 192),
-    Row(205, 128, 64, early=True, turns=Turns.ISSUED),
+    Row(205, 128, 64, early=True, turns=Turns.ISSUED, dependent=True),
 )
 
 
@@ -202,4 +203,4 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
     )
 
 
-TACTICS = tuple(_tactic(row, dependent=dependent) for row in ROWS for dependent in (False, True))
+TACTICS = tuple(_tactic(row, dependent=dependent) for row in ROWS for dependent in (False, True)[: 1 + row.dependent])

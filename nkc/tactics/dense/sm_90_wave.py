@@ -111,7 +111,7 @@ class Row(NamedTuple):
 
 
 MOST_DEPENDENT_ROWS = 64
-"""Above, the time that dependent launch saves is a small part."""
+"""Of a tile of codes: above, the time that dependent launch saves is a small part of what they take."""
 
 ROWS = tuple(
     Row(62, tile_m, tile_n, split, ctas)
@@ -122,6 +122,7 @@ ROWS = tuple(
         (64, 64, 1, 2),
         (64, 64, 1, 3),
         (64, 64, 2, 2),
+        (64, 96, 1, 3),
         (64, 128, 1, 2),
         (128, 32, 2, 1),
         (128, 48, 1, 1),
@@ -267,5 +268,5 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
 TACTICS = tuple(
     _tactic(row, dependent=dependent)
     for row in (*ROWS, *CODES_ROWS)
-    for dependent in (False, True)[: 1 + (row.tile_m <= MOST_DEPENDENT_ROWS)]
+    for dependent in (False, True)[: 1 + (row.tile_m <= MOST_DEPENDENT_ROWS or not row.codes)]
 )
