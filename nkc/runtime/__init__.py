@@ -10,7 +10,7 @@ from nkc.runtime.errors import BundleError, ContractViolation, DriverError, Viol
 from nkc.runtime.launch import Kernel
 from nkc.runtime.load import Library, load
 
-_FUNCTIONS = frozenset({"dense_fp8", "group_quant", "rms_norm_quant", "silu_mul_quant"})
+_FUNCTIONS = frozenset({"dense_fp8", "dense_fp8_quant", "group_quant", "rms_norm_quant", "silu_mul_quant"})
 _DISPATCH = {"dispatch": "dispatch", "explain_call": "dispatch", "use": "bundle_route"}
 
 

@@ -97,8 +97,12 @@ def dense_launch(
     dynamic_bytes: int = 65536,
     identity: str = "",
     fill: int | None = None,
+    codes: bool = False,
 ) -> tuple[Launch, bytes]:
-    """Return a launch record of a block-scaled dense kernel as the compiler writes it, and a stand-in object."""
+    """Return a launch record of a block-scaled dense kernel as the compiler writes it, and a stand-in object.
+
+    codes: its result is fp8, with row-major scales.
+    """
     cuda = arch.startswith("sm_")
     rows = Extent(dim="m") if isinstance(m, tuple) else number(m)
     groups = k // 128
@@ -110,8 +114,11 @@ def dense_launch(
         ("b", DType.FP8_E4M3, (number(n), number(k)), (number(k), number(1)), 16, Access.READ),
         ("a_scales", DType.FP32, (rows, number(groups)), scale_strides, 16, Access.READ),
         ("b_scales", DType.FP32, (number(-(-n // 128)), number(groups)), (number(groups), number(1)), 16, Access.READ),
-        ("out", DType.BF16, (rows, number(n)), (number(n), number(1)), 16, Access.WRITE),
+        ("out", DType.FP8_E4M3 if codes else DType.BF16, (rows, number(n)), (number(n), number(1)), 16, Access.WRITE),
     )
+    if codes:
+        each = number(n // 128)
+        tensors = (*tensors, ("out_scales", DType.FP32, (rows, each), (each, number(1)), 16, Access.WRITE))
     arguments: list[LaunchArgument] = []
     guards: list[Guard] = []
     offset = 0

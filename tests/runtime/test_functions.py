@@ -112,6 +112,8 @@ def rows(m: int = 2, k: int = 256) -> torch.Tensor:
         ("dense_fp8", operands(), {}),
         ("dense_fp8", operands(), {"bias": torch.ones(256)}),
         ("dense_fp8", operands(), {"epilogue": "gated_silu"}),
+        ("dense_fp8_quant", operands(), {}),
+        ("dense_fp8_quant", operands(), {"bias": torch.ones(256), "scale_layout": "m_major"}),
         ("group_quant", {"x": rows()}, {}),
         ("silu_mul_quant", {"x": rows()}, {"store_product": True}),
         ("rms_norm_quant", {"x": rows(), "weight": rows()[0]}, {"eps": 1e-6, "residual": rows()}),
@@ -120,6 +122,7 @@ def rows(m: int = 2, k: int = 256) -> torch.Tensor:
 def test_a_call_speaks_of_what_the_operation_declares_and_of_nothing_else(function, args, options) -> None:
     """The names of arguments and rules are the compiler's; a rule that a call forgot would refuse every kernel."""
     from nkc.ir import operations
+    from nkc.ir.contract import DType
     from nkc.ir.scales import argument_name
 
     call = getattr(runtime, function).resolve(**args, **options)
@@ -130,7 +133,8 @@ def test_a_call_speaks_of_what_the_operation_declares_and_of_nothing_else(functi
     assert set(given) <= known
     assert {operand.name for operand in operation.operands if not operand.optional} <= set(given)
     wanted = {field for field in call.wanted if field.startswith("numerics.")}
-    assert wanted == {f"numerics.{rule.name}" for rule in operation.numerics}
+    dtypes = {"out": DType.FP8_E4M3 if "out_scales" in given else DType.BF16}
+    assert wanted == {f"numerics.{rule.name}" for rule in operation.rules(dtypes)}
     assert set(call.wanted["epilogue.kind"]) <= set(operation.epilogues or ("identity",))
 
 
@@ -226,6 +230,57 @@ def test_m_major_scales_are_padded_as_asked() -> None:
     assert torch.equal(codes.view(torch.uint8), plain_codes.view(torch.uint8))
 
 
+@pytest.mark.parametrize("staging", ["bf16", "fp32"])
+@pytest.mark.parametrize("bias", [None, torch.linspace(-8, 8, 256)], ids=["identity", "bias"])
+def test_dense_fp8_quant_is_dense_and_group_quant_in_turn(staging, bias) -> None:
+    given = operands(m=5)
+    rule = {"quantize": "reciprocal", "overflow": "ieee", "scale_layout": "m_major", "leading_dim": 8}
+    codes, scales = runtime.dense_fp8_quant(**given, bias=bias, staging=staging, **rule)
+    waits_in = {"bf16": torch.bfloat16, "fp32": torch.float32}[staging]
+    value = runtime.dense_fp8(**given, bias=bias, out_dtype=waits_in)
+    wanted, wanted_scales = runtime.group_quant(value, **rule)
+    assert torch.equal(codes.view(torch.uint8), wanted.view(torch.uint8))
+    assert torch.equal(scales, wanted_scales)
+    assert scales.stride() == (1, 8)
+    if staging == "bf16" and bias is None:
+        default, _ = runtime.dense_fp8_quant(**given, **rule)
+        assert torch.equal(default.view(torch.uint8), codes.view(torch.uint8))
+
+
+CODES_MEANING = {
+    "epilogue": {"kind": "identity"},
+    "numerics": {
+        **IDENTITY["numerics"],
+        "staging": "bf16",
+        "quantize": "divide",
+        "overflow": "saturate",
+        "amax_floor": float.hex(float(np.float32(1e-10))),
+    },
+}
+
+
+def test_a_kernel_of_codes_serves_dense_fp8_quant_and_never_dense_fp8(cuda: Standin, hosted) -> None:
+    hosted(dense_launch(codes=True), meaning=CODES_MEANING)
+    given = operands()
+    codes, scales = runtime.dense_fp8_quant(**given)
+    assert (codes.shape, scales.shape) == ((4, 256), (4, 2))
+    assert len(cuda.launches()) == 1
+    assert scales.data_ptr().to_bytes(8, "little").hex() in cuda.launches()[0]
+    assert explain_call(runtime.dense_fp8_quant, **given).selected == "nkc"
+    for other in ({"staging": "fp32"}, {"quantize": "ue8m0"}, {"overflow": "ieee"}, {"amax_floor": 0.0}):
+        assert explain_call(runtime.dense_fp8_quant, **given, **other).selected == "fallback"
+    (decision,) = explain_call(runtime.dense_fp8, **given).routes
+    assert decision.state is State.REJECTED
+    assert "numerics.staging: the kernel has `bf16`, the call does not know this field" in decision.reason
+
+
+def test_without_a_kernel_of_codes_the_product_alone_takes_its_kernel(cuda: Standin, hosted) -> None:
+    hosted()
+    assert explain_call(runtime.dense_fp8_quant, **operands()).selected == "fallback"
+    runtime.dense_fp8_quant(**operands())
+    assert len(cuda.launches()) == 1
+
+
 @pytest.mark.parametrize("name", ["group_quant", "silu_mul_quant"])
 def test_zero_rows_are_legal(name) -> None:
     codes, scales, *_ = getattr(runtime, name)(torch.empty(0, 512, dtype=torch.bfloat16))
@@ -244,6 +299,9 @@ def test_zero_rows_are_legal(name) -> None:
         (lambda: runtime.dense_fp8(**operands(), epilogue="bias"), "a bias is given exactly where"),
         (lambda: runtime.dense_fp8(**operands(), gate="halves"), "gate is for the epilogue `gated_silu`"),
         (lambda: runtime.dense_fp8(**operands(), out_dtype=torch.float16), "out_dtype torch.float16 is not"),
+        (lambda: runtime.dense_fp8_quant(**operands(), staging="fp16"), "dense_fp8_quant: staging `fp16` is unknown"),
+        (lambda: runtime.dense_fp8_quant(**operands(n=200)), "dense_fp8_quant: a row of 200 is not a multiple of"),
+        (lambda: runtime.dense_fp8_quant(**operands(), bias=torch.ones(3)), r"dense_fp8_quant: `bias` is \[3\]"),
     ],
 )
 def test_bad_arguments_fail_in_one_line_before_any_route(call, message) -> None:
@@ -360,6 +418,8 @@ def test_operators_have_schemas_and_fakes_that_agree() -> None:
     weight, residual = torch.ones(512, dtype=torch.bfloat16), torch.zeros_like(x)
     with torch.no_grad():
         torch.library.opcheck(operators.dense_fp8, tuple(operands().values()), test_utils=checks)
+        scales = {"scale_layout": "m_major", "leading_dim": 8}
+        torch.library.opcheck(operators.dense_fp8_quant, tuple(operands().values()), scales, test_utils=checks)
         torch.library.opcheck(
             operators.group_quant, (x,), {"scale_layout": "m_major", "leading_dim": 8}, test_utils=checks
         )

@@ -18,7 +18,8 @@ _EPILOGUES = ("identity", "bias", "silu", "gelu_tanh", "gelu_erf", "gated_silu")
 _GATES = ("halves", "interleaved")
 
 
-def resolve(
+def resolve_as(
+    function: str,
     a: torch.Tensor,
     b: torch.Tensor,
     a_scales: torch.Tensor,
@@ -31,33 +32,33 @@ def resolve(
     accumulate: str | None = None,
     combine: str | None = None,
 ) -> Call:
-    """Return the call with its defaults, checked. Errors: UsageError, which is the same on every route."""
-    refuse_gradients("dense_fp8", a=a, b=b, a_scales=a_scales, b_scales=b_scales, bias=bias)
+    """Return the call with its defaults, checked. function: which error lines name. Errors: UsageError."""
+    refuse_gradients(function, a=a, b=b, a_scales=a_scales, b_scales=b_scales, bias=bias)
     epilogue = ("identity" if bias is None else "bias") if epilogue is None else epilogue
-    choice("dense_fp8", "epilogue", epilogue, _EPILOGUES)
-    accumulate = choice("dense_fp8", "accumulate", accumulate or _ACCUMULATE[-1], _ACCUMULATE)
-    combine = choice("dense_fp8", "combine", combine or _COMBINE[-1], _COMBINE)
+    choice(function, "epilogue", epilogue, _EPILOGUES)
+    accumulate = choice(function, "accumulate", accumulate or _ACCUMULATE[-1], _ACCUMULATE)
+    combine = choice(function, "combine", combine or _COMBINE[-1], _COMBINE)
     dtype = torch.bfloat16 if out_dtype is None else out_dtype
-    m, k = matrix("dense_fp8", "a", a, _FP8)
-    n, _ = matrix("dense_fp8", "b", b, _FP8)
-    shaped("dense_fp8", "b", b, (n, k), _FP8)
+    m, k = matrix(function, "a", a, _FP8)
+    n, _ = matrix(function, "b", b, _FP8)
+    shaped(function, "b", b, (n, k), _FP8)
     if k % BLOCK:
-        raise UsageError(f"dense_fp8: k {k} is not a multiple of the scale block of {BLOCK} (pad k)")
-    shaped("dense_fp8", "a_scales", a_scales, (m, k // BLOCK), torch.float32)
-    shaped("dense_fp8", "b_scales", b_scales, (-(-n // BLOCK), k // BLOCK), torch.float32)
+        raise UsageError(f"{function}: k {k} is not a multiple of the scale block of {BLOCK} (pad k)")
+    shaped(function, "a_scales", a_scales, (m, k // BLOCK), torch.float32)
+    shaped(function, "b_scales", b_scales, (-(-n // BLOCK), k // BLOCK), torch.float32)
     if dtype not in (torch.bfloat16, torch.float32):
-        raise UsageError(f"dense_fp8: out_dtype {dtype} is not torch.bfloat16 or torch.float32")
+        raise UsageError(f"{function}: out_dtype {dtype} is not torch.bfloat16 or torch.float32")
     if (bias is not None) != (epilogue == "bias"):
-        raise UsageError("dense_fp8: a bias is given exactly where the epilogue is `bias`")
+        raise UsageError(f"{function}: a bias is given exactly where the epilogue is `bias`")
     gated = epilogue == "gated_silu"
     if (gate is not None and not gated) or (gated and n % 2):
-        raise UsageError("dense_fp8: gate is for the epilogue `gated_silu`, which needs an even n")
+        raise UsageError(f"{function}: gate is for the epilogue `gated_silu`, which needs an even n")
     tensors = {"a": a, "b": b, "a_scales": a_scales, "b_scales": b_scales}
     meaning: dict[str, tuple[Any, ...]] = {"epilogue.kind": (epilogue,)}
     if gated:
-        meaning["epilogue.gate"] = (choice("dense_fp8", "gate", gate or _GATES[0], _GATES),)
+        meaning["epilogue.gate"] = (choice(function, "gate", gate or _GATES[0], _GATES),)
     if bias is not None:
-        shaped("dense_fp8", "bias", bias, (n,), torch.bfloat16, torch.float32)
+        shaped(function, "bias", bias, (n,), torch.bfloat16, torch.float32)
         tensors["bias"] = bias
         meaning["epilogue.dtype"] = ("bf16" if bias.dtype is torch.bfloat16 else "fp32",)
     meaning["numerics.accumulate"] = _ACCUMULATE[: _ACCUMULATE.index(accumulate) + 1]
@@ -73,6 +74,35 @@ def resolve(
         allocate=lambda: {"out": torch.empty((m, columns), dtype=dtype, device=device)},
         result=lambda outputs: outputs["out"],
         key=signature(tensors, epilogue, meaning.get("epilogue.gate"), dtype, accumulate, combine),
+    )
+
+
+def resolve(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    a_scales: torch.Tensor,
+    b_scales: torch.Tensor,
+    *,
+    bias: torch.Tensor | None = None,
+    epilogue: str | None = None,
+    gate: str | None = None,
+    out_dtype: torch.dtype | None = None,
+    accumulate: str | None = None,
+    combine: str | None = None,
+) -> Call:
+    """Return the call with its defaults, checked. Errors: UsageError, which is the same on every route."""
+    return resolve_as(
+        "dense_fp8",
+        a,
+        b,
+        a_scales,
+        b_scales,
+        bias=bias,
+        epilogue=epilogue,
+        gate=gate,
+        out_dtype=out_dtype,
+        accumulate=accumulate,
+        combine=combine,
     )
 
 

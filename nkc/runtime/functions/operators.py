@@ -14,6 +14,7 @@ import torch
 from nkc.ir.errors import UsageError
 from nkc.runtime.functions import quantise
 from nkc.runtime.functions.dense_fp8 import dense_fp8 as _dense_fp8
+from nkc.runtime.functions.dense_fp8_quant import dense_fp8_quant as _dense_fp8_quant
 from nkc.runtime.functions.group_quant import group_quant as _group_quant
 from nkc.runtime.functions.rms_norm_quant import rms_norm_quant as _rms_norm_quant
 from nkc.runtime.functions.silu_mul_quant import silu_mul_quant as _silu_mul_quant
@@ -66,6 +67,60 @@ def _(
     del a_scales, b_scales, bias, gate, accumulate, combine
     columns = b.shape[0] // 2 if epilogue == "gated_silu" else b.shape[0]
     return a.new_empty((a.shape[0], columns), dtype=out_dtype or torch.bfloat16)
+
+
+@torch.library.custom_op("nkc::dense_fp8_quant", mutates_args=())
+def dense_fp8_quant(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    a_scales: torch.Tensor,
+    b_scales: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    staging: str | None = None,
+    quantize: str | None = None,
+    overflow: str | None = None,
+    amax_floor: float | None = None,
+    scale_layout: str | None = None,
+    leading_dim: int | None = None,
+    accumulate: str | None = None,
+    combine: str | None = None,
+) -> _Pair:
+    """As `nkc.runtime.dense_fp8_quant`."""
+    return _dense_fp8_quant(
+        a,
+        b,
+        a_scales,
+        b_scales,
+        bias=bias,
+        staging=staging,
+        quantize=quantize,
+        overflow=overflow,
+        amax_floor=amax_floor,
+        scale_layout=scale_layout,
+        leading_dim=leading_dim,
+        accumulate=accumulate,
+        combine=combine,
+    )
+
+
+@dense_fp8_quant.register_fake
+def _(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    a_scales: torch.Tensor,
+    b_scales: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    staging: str | None = None,
+    quantize: str | None = None,
+    overflow: str | None = None,
+    amax_floor: float | None = None,
+    scale_layout: str | None = None,
+    leading_dim: int | None = None,
+    accumulate: str | None = None,
+    combine: str | None = None,
+) -> _Pair:
+    del a_scales, b_scales, bias, staging, accumulate, combine
+    return _quantised(a, b.shape[0], quantize, overflow, amax_floor, scale_layout, leading_dim)
 
 
 @torch.library.custom_op("nkc::group_quant", mutates_args=())
@@ -259,6 +314,6 @@ def _no_backward(*_: Any, **__: Any) -> NoReturn:
     )
 
 
-OPERATORS = (dense_fp8, group_quant, silu_mul_quant, rms_norm_quant, add_rms_norm_quant)
+OPERATORS = (dense_fp8, dense_fp8_quant, group_quant, silu_mul_quant, rms_norm_quant, add_rms_norm_quant)
 for _operator in OPERATORS:
     _operator.register_autograd(_no_backward, setup_context=_no_backward)
