@@ -59,6 +59,9 @@ def main() -> int:
     parser.add_argument("--most-products", type=float, default=1e18, help="only kernels of so many products at most")
     parser.add_argument("--each", type=int, default=10**9, help="so many kernels of each tactic, small ones first")
     parser.add_argument("--record", type=Path)
+    parser.add_argument(
+        "--missing", action="store_true", help="only kernels of which the record has no row that passed"
+    )
     parser.add_argument("--check", type=Check, help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     said = parser.parse_args()
@@ -92,6 +95,9 @@ def over_all(check: Check, said: argparse.Namespace) -> int:
 
     said.check = check
     wanted = {(subject.tactic, subject.request) for subject in stress_kernel.subjects(said)}
+    if not wanted:
+        print(f"{check}: no kernel is left to check")
+        return 0
     began = time.monotonic()
     rows: list[Row] = []
     with contextlib.ExitStack() as stack:
@@ -126,6 +132,8 @@ def _child(said: argparse.Namespace, part: int, out: IO[str]) -> "subprocess.Pop
     options = ("check", "kernels", "tactics", "replays", "jobs", "seconds", "most_products", "each")
     words = [sys.executable, __file__, "part", *map(str, said.built), "--part", str(part)]
     words += [word for name in options for word in (f"--{name.replace('_', '-')}", str(getattr(said, name)))]
+    if said.missing:
+        words += ["--missing", "--record", str(said.record)]
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     if said.check in TOOLS:
         words = [*_sanitizer(said.check), *words]

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import stress_record
 import torch
 from raw import RawKernel
 from stress_record import FLAWED, MARK, TOOLS, Check, Row
@@ -44,9 +45,12 @@ def subjects(said: argparse.Namespace) -> tuple[Subject, ...]:
     """Return the kernels of a check, small ones first."""
     found = [subject for folder in said.built for subject in gather.built(folder)]
     chains = said.check is Check.CHAIN
+    done = stress_record.passed(stress_record.read(said.record), said.check) if said.missing else set()
     kept: list[Subject] = []
     seen: dict[str, int] = {}
     for subject in sorted(found, key=lambda subject: (_products(subject), subject.tactic, subject.request)):
+        if (subject.tactic, subject.request, subject.code_digest) in done:
+            continue
         if chains and not subject.launch.attributes.programmatic_dependent_launch:
             continue
         if not fnmatch.fnmatchcase(subject.tactic, said.tactics) or _products(subject) > said.most_products:

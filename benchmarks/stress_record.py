@@ -86,6 +86,11 @@ def read(path: Path) -> Record:
     return msgspec.json.decode(path.read_bytes(), type=Record) if path.is_file() else Record()
 
 
+def passed(record: Record, check: Check) -> set[tuple[str, str, str]]:
+    """Return tactic, contract and code of every kernel that passed a check."""
+    return {(row.tactic, row.request, row.code_digest) for row in record.rows if row.check is check and row.passed}
+
+
 def merge(record: Record, run: Run, rows: Iterable[Row]) -> Record:
     """Return a record with the rows of a run, which replace earlier ones of the same; a run without rows goes."""
     runs = [*record.runs, run]
