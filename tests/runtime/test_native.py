@@ -336,6 +336,23 @@ def test_maps_are_kept_by_address_and_dims(cuda: Standin, out, made) -> None:
         assert mine == cuda.launches()
 
 
+def test_one_address_has_a_map_for_every_number_of_rows(cuda: Standin, out, made) -> None:
+    """Of 64 keys with one address in a table of 128, some fall on each other's places: dims tell them apart."""
+    record = mapped(dense_launch(m=(1, 64))[0], "a")
+    kernel, reference = _load(out / "a", record), _load(out / "b", record, "ex")
+    a, b, a_scales, b_scales, result = tensors(64)
+    order = list(range(1, 65))
+    random.Random(0).shuffle(order)
+    said = []
+    for launch in (kernel.launch, kernel.launch, reference.launch):
+        cuda.reset()
+        for m in order:
+            launch(a[:m], b, a_scales[:m], b_scales, result[:m])
+        said.append(cuda.launches())
+    assert said[0] == said[1] == said[2]
+    assert len(made) == len(order), "C asks once for each; the short launch in Python keeps its own"
+
+
 def test_more_maps_than_are_kept_are_made_anew(cuda: Standin, out, made) -> None:
     kernel = _load(out, mapped(dense_launch(m=4, n=16, k=128)[0], "a", box=(1, 1)))
     memory = torch.zeros(1 << 20, dtype=torch.uint8)
