@@ -13,6 +13,7 @@ from nkc.emit.inspect import inspect
 from nkc.emit.source import Source
 from nkc.emit.toolchains.nvrtc import NvrtcToolchain
 from nkc.ir import targets
+from nkc.ir.contract import Layout
 from nkc.ir.launch import DistinctGuard, LaunchAttributes
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.tactic import Lowered
@@ -135,6 +136,24 @@ def test_weights_are_asked_for_before_the_wait_and_nothing_is_written(geometry: 
             assert re.search(r"\bSTG\b", after)
             read_only = len(re.findall(r"\bLDG\S*\.CONSTANT\b", after))
             assert read_only == (proof.epilogue.dtype is not None), "of the bias alone, which is constant"
+
+
+@needs_nvrtc
+@pytest.mark.toolchain
+@pytest.mark.parametrize("family", ["fp8_tma_128x128", "fp8_tma_256x128", "fp8_f16_256x128", "fp8_f16_few_64x64"])
+def test_tiles_of_weights_alone_are_asked_for_before_the_wait(family: str, tmp_path: Path) -> None:
+    """Activations come behind it, and so do scales that the kernel ahead may write: not by the read-only path."""
+    tactic = next(each for each in DEPENDENT if family in each.name)
+    rows = next(proof for proof in tactic.proofs(tactic) if proof.scales["a"].layout is Layout.ROW_MAJOR)
+    with NvrtcToolchain() as toolchain:
+        made = build.build(Lowered.of(rows, tactic), toolchain)
+    listing = listed(made.built.data, tmp_path)
+    copies = re.findall(r"\b(UTMALDG|ACQBULK)\b", listing)
+    assert "UTMALDG ACQBULK UTMALDG" in " ".join(copies)
+    before, _, after = listing.partition("ACQBULK")
+    assert not re.findall(r"\b(LDG|STG|ST\.E|UTMASTG|RED|ATOM)\b", before)
+    assert re.search(r"\bLDG\.E\.CONSTANT\b", after), "scales of weights"
+    assert re.search(r"\bLDG\.E (?!\.)", after), "scales of activations"
 
 
 def listed(cubin: bytes, folder: Path) -> str:
