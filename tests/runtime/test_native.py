@@ -293,6 +293,24 @@ def test_a_tensor_whose_memory_was_given_back_is_refused_alike(cuda: Standin, ou
     assert outcome == _outcome(cuda, reference.launch, *given_tensors)
 
 
+@pytest.mark.parametrize("rows", [4, (1, 64)], ids=["fixed", "bounded"])
+@pytest.mark.parametrize("place", range(4))
+def test_an_output_over_another_argument_is_refused_alike_from_either_side(cuda: Standin, out, place, rows) -> None:
+    record = dense_launch(m=rows)
+    kernel, reference = _load(out / "a", record), _load(out / "b", record, "ex")
+    given_tensors = tensors()
+    other, result = given_tensors[place], given_tensors[4]
+    size, written = other.nbytes, result.nbytes
+    memory = torch.zeros(size + 2 * written + 16, dtype=torch.uint8)
+    memory = memory[-memory.data_ptr() % 16 :]
+    given_tensors[place] = memory[written : written + size].view(other.dtype).view(other.shape)
+    for begin, overlaps in ((0, False), (16, True), (written + size - 16, True), (written + size, False)):
+        given_tensors[4] = memory[begin : begin + written].view(torch.bfloat16).view(M, N)
+        outcome = _outcome(cuda, kernel.launch, *given_tensors)
+        assert (outcome[0] == "ContractViolation") == overlaps
+        assert outcome == _outcome(cuda, reference.launch, *given_tensors)
+
+
 @pytest.mark.parametrize("rows", [0, 1, 2, 5, 6])
 def test_ranges_hold_at_both_ends(cuda: Standin, out, rows) -> None:
     kernel = _load(out / "a", dense_launch(m=(2, 5)))
