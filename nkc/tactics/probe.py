@@ -6,6 +6,7 @@ and no probe. Experiments are asked too: a probe tells what exists, not what is 
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import lru_cache
 from itertools import product
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from nkc.ir.contract import CONTRACT_SCHEMA, Access, Contract, DType, Epilogue, 
 from nkc.ir.errors import ContractError
 from nkc.ir.operation import NumericRule, Operand, Operation
 from nkc.ir.reader import parse_document
+from nkc.tactics.catalogue import tactics_of
 
 T = TypeVar("T")
 
@@ -54,10 +56,19 @@ def variants(operation: Operation) -> Iterator[Variant]:
 
 
 def probes(operation: Operation, arch: str, variant: Variant) -> Iterator[Contract]:
-    """Yield the contracts of a variant on a target, at every typical size and under every rule worth asking."""
+    """Yield the contracts of a variant on a target, at every typical size and under every rule worth asking.
+
+    A rule whose field no predicate names decides nothing: its first value that is legal stands for all.
+    """
     sizes = {rule.name: rule.typical for rule in operation.dims}
     rules = {rule.name: _worth_asking(rule) for rule in operation.rules(variant.dtypes)}
+    asked = _asked_fields(operation.name)
+    deciding = [name for name in rules if f"$.numerics.{name}" in asked]
+    yielded = set()
     for shape, numerics in product(_products(sizes), _products(rules)):
+        decides = (*shape.values(), *(numerics[name] for name in deciding))
+        if decides in yielded:
+            continue
         document = {
             "schema": CONTRACT_SCHEMA,
             "target": {"arch": arch},
@@ -70,14 +81,23 @@ def probes(operation: Operation, arch: str, variant: Variant) -> Iterator[Contra
             "numerics": numerics,
         }
         try:
-            yield _with_constant_inputs(parse_document(document), operation)
+            contract = parse_document(document)
         except ContractError:
             continue
+        yielded.add(decides)
+        yield _with_constant_inputs(contract, operation)
 
 
 def on_target(contract: Contract, arch: str) -> Contract:
     """Return the same contract for another chip; of what a contract says only the wave follows from the chip."""
     return msgspec.structs.replace(contract, target=TargetRef(arch=arch, wave=targets.get(arch).wave))
+
+
+@lru_cache(maxsize=16)
+def _asked_fields(operation: str) -> frozenset[str]:
+    """Return every field that a predicate of the operation's tactics names."""
+    predicates = (predicate for tactic in tactics_of(operation) for predicate in tactic.predicates)
+    return frozenset(str(getattr(predicate, "field", "")) for predicate in predicates)
 
 
 def _with_constant_inputs(contract: Contract, operation: Operation) -> Contract:

@@ -11,6 +11,7 @@ from nkc.ir.quantising import QUANTISED
 from nkc.ir.scales import argument_name
 from nkc.tactics.addressing import Aligned, OffsetUnit
 from nkc.tactics.dense.requirements import ALIGNMENT, values
+from nkc.tactics.hardware import TargetHas
 from nkc.tactics.predicate import Predicate
 from nkc.tactics.quantising import constants, requirements
 
@@ -24,14 +25,18 @@ DECIDING_FILES = (*constants.DECIDING_FILES, "nkc/tactics/quantising/requirement
 """What decides such a kernel's text beside its own operation and folder."""
 
 
-def stored(offsets: OffsetUnit, *, codes: bool) -> tuple[Predicate, ...]:
+def stored(offsets: OffsetUnit, *, codes: bool, fp8_operands: bool = True) -> tuple[Predicate, ...]:
     """Return what is asked of the result: values, or codes in whole groups with scales that the offsets reach.
 
-    That the chip has fp8 is asked of the operands.
+    fp8_operands: then it is asked of those already that the chip has fp8.
     """
     if not codes:
         return values()
-    return (*requirements.in_groups(offsets, columns="n"), Aligned(argument_name(QUANTISED), ALIGNMENT))
+    return (
+        *([] if fp8_operands else [TargetHas("ocp_fp8", f"$.dtypes.{QUANTISED}")]),
+        *requirements.in_groups(offsets, columns="n"),
+        Aligned(argument_name(QUANTISED), ALIGNMENT),
+    )
 
 
 def placed(contract: Contract, *, row: str, group: str, in_c: bool = True) -> Mapping[str, object]:

@@ -1,6 +1,7 @@
 """The small contracts that prove a dense kernel whose result becomes codes: its tails, and every rule about codes."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from nkc.ir.contract import CONTRACT_SCHEMA, Contract
 from nkc.ir.quantising import GROUP
@@ -15,8 +16,8 @@ MANY_BLOCKS = 67
 FEW_ROWS = 13
 
 
-def codes_proofs(tactic: Tactic) -> tuple[Contract, ...]:
-    """Return the proof set.
+def codes_proofs(tactic: Tactic, *, fp8: bool = True) -> tuple[Contract, ...]:
+    """Return the proof set. fp8: operands are fp8 with block scales, else bf16.
 
     Flavours by overflow rules and by what the result waits in; both layouts of both scales, with padding and without;
     no floor; bias of both types; the least k and many blocks of unequal parts; tails of m, several tiles, bounded m.
@@ -33,6 +34,7 @@ def codes_proofs(tactic: Tactic) -> tuple[Contract, ...]:
     def said(staging: str, quantize: str, overflow: str, *floor: float) -> dict[str, object]:
         return {"staging": staging, **rules(quantize, overflow, *floor)}
 
+    _proof = partial(_contract, tactic, fp8=fp8)
     bias_bf16, bias_fp32 = ({"kind": "bias", "dtype": dtype} for dtype in ("bf16", "fp32"))
     few = min(FEW_ROWS, max(tile_m - 3, 1))
     # what a kernel in C++ writes out, a compiler knows: bundles of scales, walks over tiles
@@ -40,12 +42,9 @@ def codes_proofs(tactic: Tactic) -> tuple[Contract, ...]:
     long_k = -(-MANY_BLOCKS * BLOCK_K // step) * step if written_out else uneven + 2 * step
     tiles = (4 * tile_m, 5 * GROUP) if written_out else (tile_m, n + GROUP)
     return (
+        _proof(m=min(tile_m, most), n=n, k=least, numerics=said("bf16", "divide", "saturate"), a=M_MAJOR_PADDED),
+        _proof(m=few, n=n + GROUP, k=long_k, numerics=said("fp32", "divide", "ieee"), out=M_MAJOR_PADDED),
         _proof(
-            tactic, m=min(tile_m, most), n=n, k=least, numerics=said("bf16", "divide", "saturate"), a=M_MAJOR_PADDED
-        ),
-        _proof(tactic, m=few, n=n + GROUP, k=long_k, numerics=said("fp32", "divide", "ieee"), out=M_MAJOR_PADDED),
-        _proof(
-            tactic,
             m=up_to(several),
             n=3 * GROUP,
             k=uneven,
@@ -54,7 +53,6 @@ def codes_proofs(tactic: Tactic) -> tuple[Contract, ...]:
             out=M_MAJOR,
         ),
         _proof(
-            tactic,
             m=min(tiles[0] + 5, most),
             n=tiles[1],
             k=uneven,
@@ -63,7 +61,6 @@ def codes_proofs(tactic: Tactic) -> tuple[Contract, ...]:
             out=M_MAJOR_PADDED,
         ),
         _proof(
-            tactic,
             m=min(tile_m + 1, most),
             n=2 * n,
             k=uneven + step,
@@ -71,7 +68,6 @@ def codes_proofs(tactic: Tactic) -> tuple[Contract, ...]:
             epilogue=bias_bf16,
         ),
         _proof(
-            tactic,
             m=max(min(tile_m, most) - 1, 1),
             n=n,
             k=least,
@@ -79,7 +75,7 @@ def codes_proofs(tactic: Tactic) -> tuple[Contract, ...]:
             a=M_MAJOR_PADDED,
             epilogue=bias_fp32,
         ),
-        _proof(tactic, m=up_to(few), n=n, k=uneven, numerics=said("bf16", "ue8m0", "ieee"), epilogue=bias_bf16),
+        _proof(m=up_to(few), n=n, k=uneven, numerics=said("bf16", "ue8m0", "ieee"), epilogue=bias_bf16),
     )
 
 
@@ -100,9 +96,10 @@ def _most_m(tactic: Tactic) -> int:
     return min(limits, default=1 << 20)
 
 
-def _proof(
+def _contract(
     tactic: Tactic,
     *,
+    fp8: bool,
     m: int | dict[str, int],
     n: int,
     k: int,
@@ -112,6 +109,8 @@ def _proof(
     epilogue: Mapping[str, str] | None = None,
 ) -> Contract:
     """Return a proof contract; its document says no more than a user's would. a, out: their scales."""
+    operand = "fp8_e4m3" if fp8 else "bf16"
+    scales = {"a": dict(a), "b": {"block": [128, 128], "layout": "row_major"}} if fp8 else {}
     accumulate, combine = tactic.guarantees.accumulate, tactic.guarantees.combine
     assert accumulate is not None
     assert combine is not None
@@ -123,12 +122,8 @@ def _proof(
             "target": {"arch": tactic.target},
             "operation": tactic.operation,
             "shape": {"m": m, "n": n, "k": k},
-            "dtypes": {"a": "fp8_e4m3", "b": "fp8_e4m3", "acc": "fp32", "out": "fp8_e4m3"},
-            "scales": {
-                "a": dict(a),
-                "b": {"block": [128, 128], "layout": "row_major"},
-                "out": dict(out),
-            },
+            "dtypes": {"a": operand, "b": operand, "acc": "fp32", "out": "fp8_e4m3"},
+            "scales": {**scales, "out": dict(out)},
             "layouts": {"a": "row_major", "b": "row_major_nk", "out": "row_major"},
             "epilogue": None if epilogue is None else dict(epilogue),
             "numerics": {"accumulate": accumulate.value, "combine": combine.value, **numerics},

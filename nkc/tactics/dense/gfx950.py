@@ -66,6 +66,11 @@ BF16_ROWS = (
     Row(60, (128, 128, 64), 4, 2, 1, None, "two workgroups a compute unit"),
 )
 
+BF16_CODES_ROWS = (
+    Row(20, (16, 128, 64), 4, 2, 0, 16, "whole rows of a group in four waves"),
+    Row(60, (128, 128, 64), 4, 2, 1, None, "two workgroups a compute unit"),
+)
+
 
 def _tile(kind: str, row: Row, *, element_bytes: int, matrix: str, codes: bool = False) -> Tile:
     tile_m, tile_n, tile_k = row.tile
@@ -97,10 +102,12 @@ def _tile(kind: str, row: Row, *, element_bytes: int, matrix: str, codes: bool =
     )
 
 
+_BF16 = partial(_tile, "bf16_mfma", element_bytes=2, matrix="v_mfma_f32_16x16x32_bf16")
 _FP8 = partial(_tile, "fp8_mfma", element_bytes=1, matrix="v_mfma_f32_16x16x128_f8f6f4")
 
 TACTICS = (
     *(fp8_tactic(_FP8(row)) for row in FP8_ROWS),
     *(fp8_tactic(_FP8(row, codes=True)) for row in CODES_ROWS),
-    *(bf16_tactic(_tile("bf16_mfma", row, element_bytes=2, matrix="v_mfma_f32_16x16x32_bf16")) for row in BF16_ROWS),
+    *(bf16_tactic(_BF16(row)) for row in BF16_ROWS),
+    *(bf16_tactic(_BF16(row, codes=True)) for row in BF16_CODES_ROWS),
 )

@@ -68,12 +68,21 @@ def fp8_block_scaled(
 
 
 def bf16(
-    *, tile: Triple, max_m: int | None, lds_bytes: int, offsets: OffsetUnit, split_k: int = 1
+    *,
+    tile: Triple,
+    max_m: int | None,
+    lds_bytes: int,
+    offsets: OffsetUnit,
+    split_k: int = 1,
+    result: tuple[Predicate, ...] | None = None,
 ) -> tuple[Predicate, ...]:
-    """Return what a contract must say for an unscaled bf16 kernel; max_m None serves any number of rows."""
+    """Return what a contract must say for an unscaled bf16 kernel; max_m None serves any number of rows.
+
+    result: what is asked of it; None is one of values.
+    """
     return (
         *dtypes(a=DType.BF16, b=DType.BF16, acc=DType.FP32),
-        *values(),
+        *(values() if result is None else result),
         multiple_of("$.shape.k", tile[2], why="a step reads whole tiles along k"),
         *_dense(tile, max_m, lds_bytes, Accumulate.MATRIX_UNIT_FP32, offsets, split_k),
         *(Aligned(pointer, ALIGNMENT) for pointer in BF16_POINTERS),

@@ -79,6 +79,12 @@ BF16_ROWS = (
     Row(70, (128, 128, 64), 8, 4, None, _EXACT),
 )
 
+BF16_CODES_ROWS = (
+    Row(20, (16, 128, 64), 4, 4, 16, _EXACT),
+    Row(60, (64, 128, 64), 4, 4, None, _EXACT),
+    Row(70, (128, 128, 64), 8, 4, None, _EXACT),
+)
+
 
 def _fp8_lds_bytes(row: Row) -> int:
     """Return the least shared memory in bytes: tiles of every stage, plus B converted to f16 where wgmma reads it."""
@@ -133,8 +139,13 @@ def _fp8(row: Row, *, codes: bool = False) -> Tactic:
     return fp8_tactic(tile, convert=".to(tl.float16)")
 
 
-def _bf16(row: Row) -> Tactic:
-    return bf16_tactic(_tile("bf16", row, lds_bytes=_bf16_lds_bytes(row), matrix=_f16_matrix(row)))
+def _bf16(row: Row, *, codes: bool = False) -> Tactic:
+    return bf16_tactic(_tile("bf16", row, lds_bytes=_bf16_lds_bytes(row), matrix=_f16_matrix(row), codes=codes))
 
 
-TACTICS = (*map(_fp8, FP8_ROWS), *map(partial(_fp8, codes=True), CODES_ROWS), *map(_bf16, BF16_ROWS))
+TACTICS = (
+    *map(_fp8, FP8_ROWS),
+    *map(partial(_fp8, codes=True), CODES_ROWS),
+    *map(_bf16, BF16_ROWS),
+    *map(partial(_bf16, codes=True), BF16_CODES_ROWS),
+)

@@ -89,11 +89,17 @@ def bf16_tactic(tile: Tile) -> Tactic:
         options=tile.options,
         pattern=CodePattern(matrix=(tile.matrix,)),
         pointer_range_bits=tile.pointer_range_bits,
+        decided_by=DECIDING_FILES if tile.codes else (),
     )
     requires = bf16(
-        tile=tile.size, max_m=tile.max_m, lds_bytes=tile.lds_bytes, offsets=tile.offsets, split_k=tile.split_k
+        tile=tile.size,
+        max_m=tile.max_m,
+        lds_bytes=tile.lds_bytes,
+        offsets=tile.offsets,
+        split_k=tile.split_k,
+        result=stored(tile.offsets, codes=tile.codes, fp8_operands=False),
     )
-    return _tactic(tile, requires, kernel, proofs=bf16_proofs)
+    return _tactic(tile, requires, kernel, proofs=partial(codes_proofs, fp8=False) if tile.codes else bf16_proofs)
 
 
 def _tactic(
