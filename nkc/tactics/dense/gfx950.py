@@ -68,7 +68,7 @@ BF16_ROWS = (
 
 BF16_CODES_ROWS = (
     Row(20, (16, 128, 64), 4, 2, 0, 16, "whole rows of a group in four waves"),
-    Row(60, (128, 128, 64), 4, 2, 1, None, "two workgroups a compute unit"),
+    Row(40, (32, 128, 64), 4, 2, 0, None, "the largest that keeps its groups in registers"),
 )
 
 
