@@ -25,7 +25,7 @@ FOLDER = PACKAGE / "tactics" / "evidence" / "layer"
 LEAST_TURNS = 21
 CONFIDENCE = 0.99
 MOST_NOISE = 0.01
-"""Of a step. Where two captures of one and the same step lie further apart, nothing is told of a smaller loss."""
+"""Of a step. Where two captures of one and the same step lie further apart, being as fast is not told from a loss."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -134,14 +134,15 @@ class Comparison(_Record, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Return whether our kernel held its place: no slower than the other route by more than the noise."""
+        """Return whether our kernel held its place: faster beyond the noise, or as fast where the noise is small."""
         wrong = max(self.ours.err_ratio, self.theirs.err_ratio) > self.err_ratio_limit
         if wrong or self.apart > self.apart_limit or self.differing or self.selected != self.ours.name:
             return Verdict.VOID
         (low, _, high), noise = self.saved_us, self.noise_us
         if high < -noise:
             return Verdict.LOST
-        return Verdict.HELD if low >= -noise and noise <= MOST_NOISE * median_us(self.ours) else Verdict.UNDECIDED
+        as_fast = low >= -noise and noise <= MOST_NOISE * median_us(self.ours)
+        return Verdict.HELD if low > noise or as_fast else Verdict.UNDECIDED
 
 
 class LayerRecords(_Record, frozen=True, kw_only=True):

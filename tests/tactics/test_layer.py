@@ -37,6 +37,9 @@ def test_noise_is_no_acceptance() -> None:
     """Where two captures of one step are further apart than 1 % of it, nothing that is told here is small enough."""
     noisy = comparison(100.0, 100.0, theirs=side("a library", 100.0, apart=2.0))
     assert (noisy.verdict, noisy.noise_us > 1.0) == (Verdict.UNDECIDED, True)
+    faster = comparison(100.0, 110.0, theirs=side("a library", 110.0, apart=2.0))
+    assert (faster.verdict, faster.noise_us > 1.0) == (Verdict.HELD, True)  # what it saves is more than any noise
+    assert comparison(100.0, 101.0, theirs=side("a library", 101.0, apart=2.0)).verdict is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize(
