@@ -97,6 +97,67 @@ def test_a_launch_that_does_nothing_is_red(case) -> None:
     assert not reference.judge(lambda: None, made, sealed).passed
 
 
+CODES = {
+    **SHAPE,
+    "$.shape.n": 384,
+    "$.dtypes.out": "fp8_e4m3",
+    "$.scales.out": {"block": [1, 128], "layout": "m_major", "leading_dim": 26},
+    "$.numerics.staging": "bf16",
+    "$.numerics.quantize": "divide",
+    "$.numerics.overflow": "saturate",
+    "$.numerics.amax_floor": 1e-10,
+}
+
+
+def codes_wrong(tensors):
+    tensors["out"].view(torch_uint8())[23, 300:] ^= 0x10
+
+
+def codes_sign(tensors):
+    tensors["out"].view(torch_uint8())[0, 5] ^= 0x80
+
+
+def scale_left_out(tensors):
+    tensors["out_scales"][11, 1] = float("nan")
+
+
+def scale_beside(tensors):
+    tensors["out_scales"][23] *= 1.25
+
+
+def torch_uint8():
+    import torch
+
+    return torch.uint8
+
+
+@pytest.mark.parametrize("spoil", [None, codes_wrong, codes_sign, scale_left_out, scale_beside])
+def test_codes_and_scales_are_gated(spoil) -> None:
+    import torch
+
+    from nkc.bench.cell import Cell
+    from nkc.bench.subjects.dense import Reference, make
+    from nkc.verify import legal_codes, quantised
+
+    one = contract(CODES)
+    cell = Cell(contract=one, request=canonical.contract_id(one), dims={})
+    assert "codes, M-major" in cell.name
+    made = make(cell, 1, "cpu")
+    assert made.written == ("out", "out_scales")
+    reference = Reference(cell, made, 1)
+    tactic = catalogue.find("dense", "sm_90.dense.fp8_wave_codes_64x128x128_s4_o2")
+
+    def launch() -> None:
+        value = legal_codes.staged(reference._whole.numpy(), quantised.staging_of(one))
+        found = legal_codes.quantise(value, quantised.Rules.of(one))
+        made.tensors["out"].view(torch.uint8).copy_(torch.from_numpy(found.codes))
+        made.tensors["out_scales"].copy_(torch.from_numpy(found.scales))
+        if spoil is not None:
+            spoil(made.tensors)
+
+    assert reference.judge(launch, made, tactic.lower(one, tactic)).passed is (spoil is None)
+
+
 def test_copies_hold_the_same_bits_elsewhere(case) -> None:
     import torch
 

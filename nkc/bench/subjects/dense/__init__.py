@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 
+from nkc.bench.quantised.words import words as said
 from nkc.bench.subjects import Benched
 from nkc.bench.subjects.dense.gate import ORACLE, Reference
 from nkc.bench.subjects.dense.libraries import baselines
 from nkc.bench.subjects.dense.operands import RECIPE, make
 from nkc.ir.contract import Contract, DType
+from nkc.ir.quantising import QUANTISED
 
 
 def flops(size: Mapping[str, int]) -> int:
@@ -19,6 +21,11 @@ def products(contract: Contract) -> str:
     return "fp8" if contract.dtypes["a"] is DType.FP8_E4M3 else "bf16"
 
 
+def words(contract: Contract) -> tuple[str, ...]:
+    """Return what a result of codes has beside what deployments have most; nothing for values."""
+    return ("codes", *said(contract)) if QUANTISED in contract.scales else ()
+
+
 BENCHED = Benched(
     oracle=ORACLE,
     recipe=RECIPE,
@@ -28,4 +35,5 @@ BENCHED = Benched(
     make=make,
     baselines=baselines,
     reference=Reference,
+    words=words,
 )

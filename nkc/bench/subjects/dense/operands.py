@@ -10,15 +10,19 @@ from nkc.bench.cell import Cell
 from nkc.bench.operands import Copy, poison
 from nkc.ir import operations
 from nkc.ir.contract import DType, Layout
-from nkc.ir.scales import leading_extent
+from nkc.ir.operations.dense import block_scaled
+from nkc.ir.quantising import GROUP, QUANTISED
+from nkc.ir.scales import argument_name, leading_extent
 
 RECIPE = "bench: normal, log-normal rows, amax/448 per block"
 LARGEST_CODE = 448.0
 
 
 def make(cell: Cell, seed: int, device: str = "cuda") -> Copy:
-    """Return one set of operands; the output is poisoned. Bits depend on the seed and on torch's generator."""
+    """Return one set of operands; outputs are poisoned. Bits depend on the seed and on torch's generator."""
     import torch
+
+    from nkc.runtime.tensor import torch_dtype
 
     size = cell.size
     m, n, k = (size[dim] for dim in "mnk")
@@ -30,20 +34,24 @@ def make(cell: Cell, seed: int, device: str = "cuda") -> Copy:
     a, b = normal(m, k), normal(n, k)
     a *= torch.exp(0.7 * normal(m, 1))
     found: dict[str, Any] = {}
-    if cell.contract.scales:
+    if block_scaled(cell.contract):
         block_n, block_k = cell.contract.scales["b"].block
         found["a"], scale_a = quantise(a, 1, block_k)
         found["b"], scale_b = quantise(b, block_n, block_k)
-        found["a_scales"] = _laid_out(cell, scale_a)
+        found["a_scales"] = _laid_out(cell, "a", scale_a)
         found["b_scales"] = scale_b
     else:
         found["a"], found["b"] = a.to(torch.bfloat16), b.to(torch.bfloat16)
     if (kind := cell.contract.epilogue.dtype) is not None:
         found["bias"] = normal(1, n)[0].to(torch.bfloat16 if kind is DType.BF16 else torch.float32)
-    narrow = cell.contract.dtypes["out"] is DType.BF16
-    found["out"] = torch.empty((m, n), device=device, dtype=torch.bfloat16 if narrow else torch.float32)
-    poison(found["out"])
-    return Copy(tensors=found)
+    found["out"] = torch.empty((m, n), device=device, dtype=torch_dtype(cell.contract.dtypes["out"]))
+    written: tuple[str, ...] = ("out",)
+    if QUANTISED in cell.contract.scales:
+        written = (QUANTISED, argument_name(QUANTISED))
+        found[written[1]] = _laid_out(cell, QUANTISED, torch.empty((m, n // GROUP), device=device))
+    for name in written:
+        poison(found[name])
+    return Copy(tensors=found, written=written)
 
 
 def quantise(values: Any, rows: int, columns: int) -> tuple[Any, Any]:
@@ -58,13 +66,13 @@ def quantise(values: Any, rows: int, columns: int) -> tuple[Any, Any]:
     return codes.contiguous(), scales.contiguous()
 
 
-def _laid_out(cell: Cell, scales: Any) -> Any:
-    """Return activation scales [M, G] in the contract's layout; lanes beyond M hold NaN."""
+def _laid_out(cell: Cell, name: str, scales: Any) -> Any:
+    """Return an operand's scales [M, G] in the contract's layout; lanes beyond M hold NaN."""
     import torch
 
-    if cell.contract.scales["a"].layout is Layout.ROW_MAJOR:
+    if cell.contract.scales[name].layout is Layout.ROW_MAJOR:
         return scales
-    operand = operations.get("dense").operand("a")
+    operand = operations.get("dense").operand(name)
     leading = leading_extent(cell.contract, operand, "m").of(dict(cell.size))
     rows, groups = scales.shape
     storage = torch.full((groups, leading), float("nan"), device=scales.device, dtype=torch.float32)
