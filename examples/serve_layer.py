@@ -102,7 +102,14 @@ def run(bundle: Path | None, rows: tuple[int, ...], context: int, rounds: int, d
     return int(failed)
 
 
-def compare(bundle: Path, plain: Path | None, rows: tuple[int, ...], context: int, record: Path | None) -> int:
+def compare(
+    bundle: Path,
+    plain: Path | None,
+    rows: tuple[int, ...],
+    context: int,
+    operations: tuple[str, ...],
+    record: Path | None,
+) -> int:
     """Hold every kernel against the other routes of its operation inside the layer; print, and write the records."""
     import torch
 
@@ -122,7 +129,7 @@ def compare(bundle: Path, plain: Path | None, rows: tuple[int, ...], context: in
             layer = Layer(shape, "cuda", context, m)
             explained = {name: each.kernel for name, each in layer.explained().items()}
             print(f"\n{m} rows, context {context}")
-            for operation in OPERATIONS:
+            for operation in operations:
                 kernel = explained[operation]
                 if kernel is None:
                     print(f"  {operation}: the fallback serves it")
@@ -285,6 +292,7 @@ def main(arguments: list[str] | None = None) -> int:
     of_run.add_argument("--device", default="cuda")
     of_compare.add_argument("bundle", type=Path)
     of_compare.add_argument("--plain", type=Path, help="what `build --plain` left")
+    of_compare.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS), metavar="NAME")
     of_compare.add_argument("--record", type=Path, help="write the comparisons there, for `nkc evidence add`")
     said = parser.parse_args(arguments)
     rows = tuple(said.rows)
@@ -296,7 +304,7 @@ def main(arguments: list[str] | None = None) -> int:
             shape = SMALL if said.small else Shape()
             return run(said.bundle, rows, said.context, said.rounds, said.device, shape)
         case _:
-            return compare(said.bundle, said.plain, rows, said.context, said.record)
+            return compare(said.bundle, said.plain, rows, said.context, tuple(said.operations), said.record)
 
 
 if __name__ == "__main__":
