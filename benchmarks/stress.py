@@ -11,7 +11,7 @@ kernels, such as `nkc verify --build-only` leaves:
 `chain`     each kernel that is launched dependent, 1,000 replays of a chain through the worst neighbours
             (`dependent.py`).
 `sanitize`  one launch of each kernel under compute-sanitizer: memcheck, racecheck, synccheck. A kernel with one fault
-            for each of them comes last: where a tool does not report it, none of its rows count.
+            for each of them comes first: a tool that does not report it is not used.
 
 Exit 1 where anything was found or a kernel was not reached. --record merges rows into a file, by contract and check.
 """
@@ -24,11 +24,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
 import stress_record
-from stress_record import MARK, TOOLS, Check, Row, Run
+from stress_record import BEGUN, MARK, PROBE, TOOLS, Check, Row, Run
 
 HERE = Path(__file__).parent
 REPLAYS = 1000
@@ -62,6 +63,7 @@ def main() -> int:
     parser.add_argument(
         "--missing", action="store_true", help="only kernels of which the record has no row that passed"
     )
+    parser.add_argument("--without", action="append", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--check", type=Check, help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, default=0, help=argparse.SUPPRESS)
     said = parser.parse_args()
@@ -99,21 +101,12 @@ def over_all(check: Check, said: argparse.Namespace) -> int:
         print(f"{check}: no kernel is left to check")
         return 0
     began = time.monotonic()
-    rows: list[Row] = []
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(min(said.jobs, len(wanted)))]
-        children = [_child(said, part, file) for part, file in enumerate(files)]
-        for child, file in zip(children, files, strict=True):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(max(began + said.seconds + PATIENCE - time.monotonic(), 1))
-            child.kill()  # of one that has ended nothing is left; a kernel that waits for ever holds the other
-            file.seek(0)
-            text = file.read()
-            rows += stress_record.rows_of(check, text)
-            for line in stress_record.findings_of(check, text):
-                print(line, file=sys.stderr)
-            if child.wait():
-                print(f"{check}: a process ended with {child.returncode}: {_last_words(text)}", file=sys.stderr)
+    if check in TOOLS and not any(row.findings for row in _part(said, PROBE, began)):
+        print(f"{check}: the tool does not report the fault that `stress.cu` has for it", file=sys.stderr)
+        return 1
+    with ThreadPoolExecutor(said.jobs) as pool:
+        parts = [pool.submit(_part, said, part, began) for part in range(min(said.jobs, len(wanted)))]
+        rows = [row for part in parts for row in part.result()]
     bad, missing = [row for row in rows if not row.passed], wanted - {(row.tactic, row.request) for row in rows}
     for row in bad:
         print(f"{check}: {row.tactic}: {row.request}: {row.findings} findings", file=sys.stderr)
@@ -127,11 +120,36 @@ def over_all(check: Check, said: argparse.Namespace) -> int:
     return int(bool(bad or missing or not rows))
 
 
-def _child(said: argparse.Namespace, part: int, out: IO[str]) -> "subprocess.Popen[str]":
-    """Start one part, under the sanitizer where that is the check; each allocation is then one of the driver's."""
+def _part(said: argparse.Namespace, part: int, began: float) -> list[Row]:
+    """Check a part of the kernels in processes of its own: where one ends a process, the next goes on behind it."""
+    rows: list[Row] = []
+    while True:
+        with tempfile.TemporaryFile("w+") as file:
+            child = _child(said, part, file, without=[f"{row.tactic}:{row.request}" for row in rows])
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(began + said.seconds + PATIENCE - time.monotonic(), 1))
+            child.kill()  # of one that has ended nothing is left; a kernel that waits for ever holds the other
+            code = child.wait()
+            file.seek(0)
+            text = file.read()
+        found = stress_record.rows_of(said.check, text)
+        rows += found
+        if part == PROBE:
+            return rows
+        for line in stress_record.findings_of(said.check, text):
+            print(line, file=sys.stderr)
+        if code:
+            print(f"{said.check}: a process ended with {code}: {_last_words(text)}", file=sys.stderr)
+        if not code or not found or time.monotonic() - began > said.seconds:
+            return rows
+
+
+def _child(said: argparse.Namespace, part: int, out: IO[str], *, without: list[str]) -> "subprocess.Popen[str]":
+    """Start one process, under the sanitizer where that is the check; each allocation is then one of the driver's."""
     options = ("check", "kernels", "tactics", "replays", "jobs", "seconds", "most_products", "each")
     words = [sys.executable, __file__, "part", *map(str, said.built), "--part", str(part)]
     words += [word for name in options for word in (f"--{name.replace('_', '-')}", str(getattr(said, name)))]
+    words += [word for one in without for word in ("--without", one)]
     if said.missing:
         words += ["--missing", "--record", str(said.record)]
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
@@ -148,7 +166,7 @@ def _sanitizer(tool: Check) -> list[str]:
 
 
 def _last_words(text: str) -> str:
-    return " | ".join([line for line in text.splitlines() if line and not line.startswith(MARK)][-3:])
+    return " | ".join([line for line in text.splitlines() if line and not line.startswith((BEGUN, MARK))][-3:])
 
 
 def _run(check: Check) -> Run:

@@ -14,7 +14,7 @@ import numpy as np
 import stress_record
 import torch
 from raw import RawKernel
-from stress_record import FLAWED, MARK, TOOLS, Check, Row
+from stress_record import BEGUN, FLAWED, MARK, PROBE, TOOLS, Check, Row
 
 from nkc import runtime
 from nkc.bench import subjects as subjects_of_bench
@@ -71,24 +71,30 @@ def run(said: argparse.Namespace) -> None:
     """Check the kernels of one part of so many."""
     torch.zeros((), device="cuda")  # the primary context is current from here on
     began = time.monotonic()
+    if said.part == PROBE:
+        _flawed(said)
+        return
+    without = set(said.without)
     check = {Check.REPLAYS: _replays, Check.CHAIN: _chain}.get(said.check, _once)(said)
     for subject in subjects(said)[said.part :: said.jobs]:
+        if f"{subject.tactic}:{subject.request}" in without:
+            continue
         if time.monotonic() - began > said.seconds:
-            break
-        launches, findings, passed = check(subject, runtime.load(subject.directory)[subject.launch.id])
-        torch.cuda.empty_cache()
+            return
         row = Row(
             check=said.check,
             tactic=subject.tactic,
             request=subject.request,
             code_digest=subject.code_digest,
-            launches=launches,
-            findings=findings,
-            passed=passed and not findings,
+            launches=1,
+            findings=0,
+            passed=False,
         )
-        print(f"{MARK}{msgspec.json.encode(row).decode()}", flush=True)
-    if said.check in TOOLS:
-        _flawed(said)
+        _say(BEGUN, row)
+        launches, findings, passed = check(subject, runtime.load(subject.directory)[subject.launch.id])
+        torch.cuda.empty_cache()
+        passed = passed and not findings
+        _say(MARK, msgspec.structs.replace(row, launches=launches, findings=findings, passed=passed))
 
 
 def _replays(said: argparse.Namespace) -> Any:
@@ -121,13 +127,16 @@ def _once(_: argparse.Namespace) -> Any:
 
 
 def _flawed(said: argparse.Namespace) -> None:
-    """Launch the kernel that has a fault for the tool, at last: some tools end the context where they find one."""
+    """Launch the kernel that has a fault for the tool, which may end the context."""
     buffer = torch.zeros(64, dtype=torch.int32, device="cuda")
     with contextlib.suppress(torch.AcceleratorError):
         RawKernel(said.kernels, FLAWED).launch(1, 64, buffer.data_ptr(), buffer.numel(), TOOLS.index(said.check))
         torch.cuda.synchronize()
-    row = Row(check=said.check, tactic=FLAWED, request="", code_digest="", launches=1, findings=0, passed=True)
-    print(f"{MARK}{msgspec.json.encode(row).decode()}", flush=True)
+    _say(MARK, Row(check=said.check, tactic=FLAWED, request="", code_digest="", launches=1, findings=0, passed=True))
+
+
+def _say(mark: str, row: Row) -> None:
+    print(f"{mark}{msgspec.json.encode(row).decode()}", flush=True)
 
 
 class Case:

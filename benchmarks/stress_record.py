@@ -23,8 +23,14 @@ class Check(StrEnum):
     SYNCCHECK = "synccheck"
 
 
-MARK = "#kernel "
-"""What the line of a kernel begins with, among what the sanitizer prints."""
+BEGUN, MARK = "#begun ", "#kernel "
+"""What the lines of a kernel begin with, before it is launched and when it is done."""
+
+MOST_LINES = 24
+"""Of a kernel's findings, as they are shown."""
+
+PROBE = -1
+"""The part that launches the kernel with a fault, and no other."""
 
 FLAWED = "flawed"
 """The kernel of `stress.cu` with a fault for each tool, as its row names it."""
@@ -117,12 +123,16 @@ def keep(path: Path, run: Run, rows: Iterable[Row]) -> None:
 def rows_of(check: Check, text: str) -> list[Row]:
     """Return the rows that a process printed; each of the sanitizer's findings counts for the kernel that ends it.
 
-    Under the sanitizer the last kernel has a fault: where the tool did not report it there are no rows.
+    A kernel that was begun and ended the process failed.
     """
     rows: list[Row] = []
+    begun: Row | None = None
     found = 0
     for line in text.splitlines():
-        if line.startswith(MARK):
+        if line.startswith(BEGUN):
+            begun = msgspec.json.decode(line.removeprefix(BEGUN), type=Row)
+        elif line.startswith(MARK):
+            begun = None
             row = msgspec.json.decode(line.removeprefix(MARK), type=Row)
             if check in TOOLS:
                 row = msgspec.structs.replace(row, findings=found, passed=row.passed and not found)
@@ -130,21 +140,21 @@ def rows_of(check: Check, text: str) -> list[Row]:
             found = 0
         elif _FINDING.match(line):
             found += 1
-    if check not in TOOLS:
-        return rows
-    return rows[:-1] if rows and rows[-1].tactic == FLAWED and rows[-1].findings else []
+    return rows if begun is None else [*rows, msgspec.structs.replace(begun, findings=max(found, 1), passed=False)]
 
 
 def findings_of(check: Check, text: str) -> list[str]:
-    """Return the lines of each of the sanitizer's findings, with the kernel it is of; none of the one with a fault."""
+    """Return the lines of the sanitizer's findings, each with the kernel it is of."""
     found: list[str] = []
-    lines: list[str] = []
+    name = ""
+    lines = 0
     for line in text.splitlines() if check in TOOLS else ():
-        if line.startswith(MARK):
-            row = msgspec.json.decode(line.removeprefix(MARK), type=Row)
-            if row.tactic != FLAWED:
-                found += [f"{row.tactic}: {row.request}: {each}" for each in lines]
-            lines = []
-        elif _FINDING.match(line) or (lines and line.startswith("=========     ")):
-            lines.append(line)
+        if line.startswith(BEGUN):
+            row, lines = msgspec.json.decode(line.removeprefix(BEGUN), type=Row), 0
+            name = f"{row.tactic}: {row.request}: "
+        elif line.startswith(MARK):
+            name = ""
+        elif name and lines < MOST_LINES and (_FINDING.match(line) or line.startswith("=========     ")):
+            found.append(name + line.removeprefix("========= "))
+            lines += 1
     return found

@@ -48,23 +48,29 @@ def printed(*lines: object) -> str:
 FOUND = """========= Error: Race reported between Write access at step+0x10 in kernel.cu
 =========     and Read access at step+0x20 in kernel.cu [4 hazards]
 ========= """
-FLAWED = row("", tactic="flawed")
 
 
 def test_a_finding_counts_for_the_kernel_whose_line_ends_it() -> None:
-    text = printed("========= COMPUTE-SANITIZER", row("one"), FOUND, FOUND, row("two"), row("three"), FOUND, FLAWED)
+    text = printed("========= COMPUTE-SANITIZER", row("one"), FOUND, FOUND, row("two"), row("three"))
     rows = record.rows_of(RACE, text + "\n========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)\n")
     assert [(each.request, each.findings, each.passed) for each in rows] == [
         ("one", 0, True),
         ("two", 2, False),
         ("three", 0, True),
     ]
-    assert record.findings_of(RACE, text) == [f"t: two: {line}" for line in FOUND.splitlines()[:2] * 2]
 
 
-@pytest.mark.parametrize("lines", [(row("one"), FLAWED), (row("one"),), ()])
-def test_a_tool_that_misses_the_fault_made_for_it_clears_nothing(lines) -> None:
-    assert record.rows_of(RACE, printed(*lines)) == []
+def test_a_kernel_that_ends_the_process_failed() -> None:
+    begun = f"#begun {msgspec.json.encode(row('two')).decode()}"
+    assert record.rows_of(RACE, printed(row("one"), begun)) == [row("one"), row("two", findings=1)]
+    assert record.rows_of(RACE, printed(row("one"), begun, FOUND, FOUND))[1] == row("two", findings=2)
+    assert record.rows_of(RACE, printed(begun, row("two"))) == [row("two")]
+
+
+def test_what_was_found_is_told_with_its_kernel() -> None:
+    begun = [f"#begun {msgspec.json.encode(row(name)).decode()}" for name in ("one", "two")]
+    told = record.findings_of(RACE, printed(FOUND, begun[0], row("one"), begun[1], FOUND, row("two"), FOUND))
+    assert told == [f"t: two: {line.removeprefix('========= ')}" for line in FOUND.splitlines()[:2]]
 
 
 def test_other_checks_count_by_themselves() -> None:
