@@ -159,9 +159,26 @@ ROWS = (
 )
 
 CODES_ROWS = tuple(
-    Row(50 + split.bit_length() - 1, tokens, GROUP, split, 1, 2, codes=True)
-    for tokens, splits in ((8, (1, 2, 4, 8)), (16, (1, 2, 4, 8)), (32, (1, 2, 4)))
-    for split in splits
+    Row(50 + split.bit_length() - 1, tokens, GROUP, split, blocks, 2, ready=ready, codes=True)
+    for tokens, split, blocks, ready in (
+        (8, 1, 1, False),
+        (8, 2, 1, False),
+        (8, 4, 1, False),
+        (8, 1, 2, False),
+        (8, 2, 2, False),
+        (8, 4, 2, False),
+        (16, 1, 1, False),
+        (16, 2, 1, False),
+        (16, 4, 1, False),
+        (16, 1, 2, False),
+        (16, 2, 2, False),
+        (16, 4, 2, False),
+        (16, 2, 2, True),
+        (16, 4, 2, True),
+        (32, 1, 1, False),
+        (32, 2, 1, False),
+        (32, 4, 1, False),
+    )
 )
 """As many weights as a group has columns."""
 

@@ -137,7 +137,7 @@ ROWS = tuple(
 
 CODES_ROWS = tuple(
     Row(62, tile_m, GROUP, split, ctas, codes=True)
-    for tile_m, split, ctas in ((64, 1, 2), (64, 2, 1), (64, 4, 1), (128, 1, 1), (128, 2, 1))
+    for tile_m, split, ctas in ((64, 1, 2), (64, 2, 1), (64, 2, 2), (64, 4, 2), (128, 1, 1))
 )
 """Tiles as wide as a group."""
 
