@@ -109,6 +109,8 @@ def compare(
     context: int,
     operations: tuple[str, ...],
     record: Path | None,
+    device: str = "cuda",
+    shape: Shape | None = None,
 ) -> int:
     """Hold every kernel against the other routes of its operation inside the layer; print, and write the records."""
     import torch
@@ -122,11 +124,11 @@ def compare(
     runtime.use(runtime.load(bundle))
     subjects = {subject.launch.id: subject for subject in gather.built(bundle)}
     plain_kernels = {} if plain is None else otherwise.load_plain(plain)
-    shape, found = Shape(), []
+    shape, found = shape or Shape(), []
     with machine.Sampler() as sampler, torch.inference_mode():
         session = machine.session("python examples/serve_layer.py compare", sampler)
         for m in rows:
-            layer = Layer(shape, "cuda", context, m)
+            layer = Layer(shape, device, context, m)
             explained = {name: each.kernel for name, each in layer.explained().items()}
             print(f"\n{m} rows, context {context}")
             for operation in operations:

@@ -3,12 +3,14 @@
 import importlib
 import json
 import sys
+from contextlib import contextmanager
 
 import pytest
 
 from nkc import ir
 from nkc.runtime.driver import Frame, FrameLayout
 from tests.cli.running import EXAMPLES
+from tests.fixtures.layers import SESSION
 
 
 @pytest.fixture(scope="module")
@@ -134,30 +136,50 @@ class Recorder:
         pass
 
 
-@pytest.mark.toolchain
-def test_every_quantised_call_of_a_built_layer_takes_its_kernel(example, tmp_path, capsys) -> None:
-    """From contract to route: names, guards and meaning of what the compiler writes are what the functions ask for."""
-    torch = pytest.importorskip("torch")
-    from nkc import runtime
+@pytest.fixture(scope="module")
+def built(example, tmp_path_factory):
+    """Return the folder of a small layer's bundle, with the plain kernels beside it, and what was said."""
+    import contextlib
+    import io
+
+    folder = tmp_path_factory.mktemp("layer")
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        command = ["build", "--small", "--rows", "2", "-o", str(folder / "layer"), "--plain", str(folder / "plain")]
+        assert example.main(command) == 0
+    assert "fallback" not in said.getvalue()
+    return folder
+
+
+@contextmanager
+def in_use(library):
+    """Make a library the route of its operations for a while."""
     from nkc.runtime.bundle_route import use
     from nkc.runtime.dispatch import REGISTRY
 
-    assert example.main(["build", "--small", "--rows", "2", "-o", str(tmp_path / "layer")]) == 0
-    assert "fallback" not in capsys.readouterr().out
-    driver = Recorder()
-    library = runtime.load(tmp_path / "layer", driver=driver)
     routes = use(library)
     try:
-        layer = example.Layer(example.SMALL, "cpu", 16, 2)
-        with torch.inference_mode():
-            said = layer.explained()
-            assert {explained.selected for explained in said.values()} == {"nkc"}
-            assert {explained.kernel for explained in said.values()} == {kernel.id for kernel in library}
-            driver.launched.clear()
-            layer.step()
+        yield
     finally:
         for route in routes:
             REGISTRY.remove(route.operation, route.name)
+
+
+@pytest.mark.toolchain
+def test_every_quantised_call_of_a_built_layer_takes_its_kernel(example, built) -> None:
+    """From contract to route: names, guards and meaning of what the compiler writes are what the functions ask for."""
+    torch = pytest.importorskip("torch")
+    from nkc import runtime
+
+    driver = Recorder()
+    library = runtime.load(built / "layer", driver=driver)
+    with in_use(library), torch.inference_mode():
+        layer = example.Layer(example.SMALL, "cpu", 16, 2)
+        said = layer.explained()
+        assert {explained.selected for explained in said.values()} == {"nkc"}
+        assert {explained.kernel for explained in said.values()} == {kernel.id for kernel in library}
+        driver.launched.clear()
+        layer.step()
     assert driver.launched == [
         "rms_norm_quant",
         "dense",
@@ -168,3 +190,46 @@ def test_every_quantised_call_of_a_built_layer_takes_its_kernel(example, tmp_pat
         "silu_mul_quant",
         "dense",
     ]
+
+
+class Graph:
+    """A graph whose replay takes a while, and does nothing."""
+
+    def __init__(self, steps, count) -> None:
+        self.taken = 0 * count * len(steps)
+
+    def replay_us(self) -> float:
+        self.taken += 1
+        return 200.0 + self.taken * 7 % 11 * 0.01
+
+
+@pytest.mark.toolchain
+def test_every_kernel_meets_what_a_server_would_otherwise_run(example, built, monkeypatch, capsys) -> None:
+    """The whole of `compare` but for the GPU: what stands beside what, by names and codes, in a record that is read."""
+    torch = pytest.importorskip("torch")
+    from nkc import runtime
+    from nkc.bench import layer, layer_records, machine
+    from nkc.runtime.dispatch import REGISTRY
+
+    load = runtime.load
+    monkeypatch.setattr(runtime, "load", lambda path: load(path, driver=Recorder()))
+    monkeypatch.setattr(machine, "session", lambda *_: SESSION)
+    monkeypatch.setattr(layer.timing, "Graph", Graph)
+    monkeypatch.setattr(layer, "_replayed", lambda step: (step()[0], 0))
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    operations = ("qkv_proj", "attention_quant", "activation")
+    try:
+        example.compare(
+            built / "layer", built / "plain", (2,), 16, operations, built / "record.json", "cpu", example.SMALL
+        )
+    finally:
+        for operation in ("dense", "group_quant", "rms_norm_quant", "silu_mul_quant"):
+            REGISTRY.remove(operation, "nkc")
+    found = layer_records.read_exported(built / "record.json").comparisons.values()
+    beside = {(each.operation, each.theirs.name.split(".")[0]) for each in found}
+    assert beside == {("qkv_proj", "sm_90"), ("attention_quant", "torch"), ("activation", "torch")}
+    for each in found:
+        assert each.selected == each.ours.name != each.theirs.name
+        assert (each.theirs.code_digest is None) == (each.operation != "qkv_proj")
+        assert (each.layer, each.rows, each.dims["hidden"]) == ("Qwen3-8B-like decoder layer", 2, 256)
+    assert "qkv_proj: DeepGEMM: " in capsys.readouterr().out
