@@ -6,12 +6,17 @@ and stands for its own range, by the geometric mean over them. What is proposed 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from nkc.ir.contract import Contract, dim_max, dim_min
+import msgspec
+
+from nkc.ir.contract import Accumulate, Contract, dim_max, dim_min
+from nkc.ir.frozen import FrozenMap
 from nkc.ir.reader import parse_document
+from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.performance import Record, Route
+from nkc.tactics.select import obstacles
 from nkc.tactics.tactic import DEPENDENT
 from nkc.tactics.tuning import Row, Table
 
@@ -64,6 +69,12 @@ def propose(records: Iterable[Record]) -> tuple[dict[str, Table], tuple[str, ...
             if not order:
                 problems.append(f"{group[0].records[0].cell}: no tactic was timed behind a green gate")
                 continue
+            if faster := _only_licensed_elsewhere(group):
+                problems.append(
+                    f"{group[0].records[0].cell}: a row told under a strict rule alone would go before {faster[0]} and "
+                    f"{len(faster) - 1} more that a looser one licenses (bench that contract too)"
+                )
+                continue
             digests = tuple(sorted(record.digest for each in group for record in each.records))
             row = Row(target=target, dims=dict(dims), m=(low, high), order=order, records=digests)
             tables.setdefault(operation, []).append(row)
@@ -86,6 +97,29 @@ def _intervals(contracts: list[Measured], problems: list[str]) -> list[tuple[tup
         found.append(((start, high), group))
         end = high
     return found
+
+
+def _only_licensed_elsewhere(group: list[Measured]) -> tuple[str, ...]:
+    """Return tactics that none of these contracts licenses and a looser rule would: nobody timed them.
+
+    A row is about a shape, whatever rule a contract of it asks for: one told from exact products alone would put their
+    tactics before the FP8 unit's.
+    """
+    loosest, found = list(Accumulate)[-1], set[str]()
+    for each in group:
+        asked = each.contract.numerics.get("accumulate")
+        if asked is None or asked is loosest:
+            return ()
+        numerics = FrozenMap({**each.contract.numerics, "accumulate": loosest})
+        loosened = msgspec.structs.replace(each.contract, numerics=numerics)
+        found.update(
+            tactic.name
+            for tactic in tactics_of(each.contract.operation)
+            if tactic.target == each.contract.target.arch
+            and not obstacles(loosened, tactic)
+            and obstacles(each.contract, tactic)
+        )
+    return tuple(sorted(found))
 
 
 def _order(group: list[Measured]) -> tuple[str, ...]:
@@ -138,12 +172,17 @@ def _counts(route: Route) -> bool:
     return route.tactic and route.latency is not None and route.gate is not None and route.gate.passed
 
 
-def merge(old: Table, new: Table) -> Table:
-    """Return a table in which the new rows replace every old one of the same shape that they overlap."""
+def merge(old: Table, new: Table, heard: Collection[str] = ()) -> Table:
+    """Return a table in which the new rows replace every old one of the same shape that they overlap.
+
+    heard: digests of the records that the new rows were told from. An old row that rests on such records alone is told
+    anew or not at all.
+    """
     kept = [
         row
         for row in old.rows
         if not any(row.shape == each.shape and row.m[0] <= each.m[1] and each.m[0] <= row.m[1] for each in new.rows)
+        and not (row.records and all(digest in heard for digest in row.records))
     ]
     rows = sorted((*kept, *new.rows), key=lambda row: (row.shape, row.m))
     return Table(operation=new.operation, rows=tuple(rows))

@@ -114,7 +114,7 @@ def _propose(
     _print_tables(tables, form, every=contracts is not None)
     if write:
         for operation, table in tables.items():
-            path = write_table(merge(read_table(operation), table))
+            path = write_table(merge(read_table(operation), table, {record.digest for record in records}))
             click.echo(f"{path.parent.name}/{path.name}: {len(table.rows)} rows", err=True)
     return 0
 

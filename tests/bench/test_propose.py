@@ -47,6 +47,19 @@ def test_the_fastest_goes_first_and_the_slow_are_left_to_their_rank() -> None:
     assert (row.target, row.dims, row.m) == ("sm_90", {"k": 7168, "n": 2112}, (0, 64))
 
 
+def test_a_strict_rule_alone_makes_no_row_where_a_looser_one_licenses_more() -> None:
+    exact = "sm_90.dense.fp8_as_f16_64x64x128_w4_s4"
+    strict = record(
+        contract({**SHAPE, "$.shape.m": 64, "$.numerics.accumulate": "matrix_unit_fp32"}),
+        (route(exact, 20.0, digest="e"),),
+    )
+    tables, problems = propose([strict])
+    assert tables == {}
+    assert "strict rule alone would go before sm_90.dense.fp8_" in problems[0]
+    (row,) = rows(strict, cell(64, a=10.0, b=9.0))
+    assert row.order == (B, A, exact)
+
+
 def test_what_was_cut_short_or_is_red_is_in_no_order() -> None:
     one = record(
         contract({**SHAPE, "$.shape.m": 64}),
@@ -146,6 +159,15 @@ def test_merged_rows_replace_what_they_overlap_and_nothing_else() -> None:
         (4096, (17, 64), (A,)),
     }
     assert merge(merged, new) == merged
+
+
+def test_a_row_whose_records_were_heard_anew_is_told_anew_or_not_at_all() -> None:
+    def row(m, *records):
+        return Row(target="sm_90", dims={"n": 2112, "k": 7168}, m=m, order=(A,), records=records)
+
+    old = Table(operation="dense", rows=(row((0, 16), "r1"), row((17, 64), "r1", "r2"), row((65, 128), "r2")))
+    merged = merge(old, Table(operation="dense", rows=()), {"r1"})
+    assert [each.m for each in merged.rows] == [(17, 64), (65, 128)]
 
 
 @pytest.fixture

