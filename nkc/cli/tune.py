@@ -95,7 +95,8 @@ def _propose(
     from nkc.tactics.performance import read_all
     from nkc.tactics.tuning import read_table, write_table
 
-    records, stale = fresh(read_all().records, tuning())
+    every = read_all().records
+    records, stale = fresh(every, tuning())
     for line in stale[:STALE_SHOWN]:
         click.echo(line, err=True)
     if len(stale) > STALE_SHOWN:
@@ -114,7 +115,8 @@ def _propose(
     _print_tables(tables, form, every=contracts is not None)
     if write:
         for operation, table in tables.items():
-            path = write_table(merge(read_table(operation), table, {record.digest for record in records}))
+            heard, there = ({record.digest for record in some} for some in (records, every))
+            path = write_table(merge(read_table(operation), table, heard, there))
             click.echo(f"{path.parent.name}/{path.name}: {len(table.rows)} rows", err=True)
     return 0
 

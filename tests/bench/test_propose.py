@@ -168,6 +168,8 @@ def test_a_row_whose_records_were_heard_anew_is_told_anew_or_not_at_all() -> Non
     old = Table(operation="dense", rows=(row((0, 16), "r1"), row((17, 64), "r1", "r2"), row((65, 128), "r2")))
     merged = merge(old, Table(operation="dense", rows=()), {"r1"})
     assert [each.m for each in merged.rows] == [(17, 64), (65, 128)]
+    assert [each.m for each in merge(old, merged, there={"r2"}).rows] == [(17, 64), (65, 128)]
+    assert [each.m for each in merge(merged, Table(operation="dense", rows=()), there={"r2"}).rows] == [(65, 128)]
 
 
 @pytest.fixture
