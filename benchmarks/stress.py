@@ -101,7 +101,7 @@ def over_all(check: Check, said: argparse.Namespace) -> int:
         print(f"{check}: no kernel is left to check")
         return 0
     began = time.monotonic()
-    if check in TOOLS and not any(row.findings for row in _part(said, PROBE, began)):
+    if check in TOOLS and not stress_record.reports(_run_child(said, PROBE, began, without=[])[1]):
         print(f"{check}: the tool does not report the fault that `stress.cu` has for it", file=sys.stderr)
         return 1
     with ThreadPoolExecutor(said.jobs) as pool:
@@ -124,24 +124,28 @@ def _part(said: argparse.Namespace, part: int, began: float) -> list[Row]:
     """Check a part of the kernels in processes of its own: where one ends a process, the next goes on behind it."""
     rows: list[Row] = []
     while True:
-        with tempfile.TemporaryFile("w+") as file:
-            child = _child(said, part, file, without=[f"{row.tactic}:{row.request}" for row in rows])
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(max(began + said.seconds + PATIENCE - time.monotonic(), 1))
-            child.kill()  # of one that has ended nothing is left; a kernel that waits for ever holds the other
-            code = child.wait()
-            file.seek(0)
-            text = file.read()
+        done = [f"{row.tactic}:{row.request}" for row in rows]
+        code, text = _run_child(said, part, began, without=done)
         found = stress_record.rows_of(said.check, text)
         rows += found
-        if part == PROBE:
-            return rows
         for line in stress_record.findings_of(said.check, text):
             print(line, file=sys.stderr)
         if code:
             print(f"{said.check}: a process ended with {code}: {_last_words(text)}", file=sys.stderr)
         if not code or not found or time.monotonic() - began > said.seconds:
             return rows
+
+
+def _run_child(said: argparse.Namespace, part: int, began: float, *, without: list[str]) -> tuple[int, str]:
+    """Run one process to its end and return its exit code and what it printed."""
+    with tempfile.TemporaryFile("w+") as file:
+        child = _child(said, part, file, without=without)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(max(began + said.seconds + PATIENCE - time.monotonic(), 1))
+        child.kill()  # of one that has ended nothing is left; a kernel that waits for ever holds the other
+        code = child.wait()
+        file.seek(0)
+        return code, file.read()
 
 
 def _child(said: argparse.Namespace, part: int, out: IO[str], *, without: list[str]) -> "subprocess.Popen[str]":

@@ -38,7 +38,9 @@ FLAWED = "flawed"
 TOOLS = (Check.MEMCHECK, Check.RACECHECK, Check.SYNCCHECK)
 
 
-_FINDING = re.compile(r"^========= (?!\s|COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|Target application)\S")
+_FINDING = re.compile(
+    r"^========= (?!\s|COMPUTE-SANITIZER|(ERROR|RACECHECK) SUMMARY|(Error: )?Target application|Error: couldn't)\S"
+)
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -141,6 +143,11 @@ def rows_of(check: Check, text: str) -> list[Row]:
         elif _FINDING.match(line):
             found += 1
     return rows if begun is None else [*rows, msgspec.structs.replace(begun, findings=max(found, 1), passed=False)]
+
+
+def reports(text: str) -> bool:
+    """Return whether the sanitizer found anything in a process, wherever among its lines."""
+    return any(_FINDING.match(line) for line in text.splitlines())
 
 
 def findings_of(check: Check, text: str) -> list[str]:

@@ -103,3 +103,19 @@ def test_a_ring_meets_every_ratio_of_stages_to_blocks(tactic) -> None:
     filled = {length // least for length in lengths}
     assert {1, stages - 1, stages, stages + 1, 2 * stages - 1, 2 * stages, 2 * stages + 1} == filled
     assert least % split == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("========= Barrier error detected. Divergent thread(s) in warp", True),
+        ("========= Error: Race reported between Write access at step+0x10 in kernel.cu", True),
+        ("========= Error: Target application terminated before first instrumented API call", False),
+        ("========= Target application returned an error", False),
+        ("========= ERROR SUMMARY: 0 errors", False),
+        ("=========     at step+0x10 in kernel.cu", False),
+        ("========= ", False),
+    ],
+)
+def test_what_the_sanitizer_says_of_itself_is_no_finding(line: str, found: bool) -> None:
+    assert record.reports(f"torch says\n{line}\n") is found
