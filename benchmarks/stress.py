@@ -33,7 +33,7 @@ from stress_record import BEGUN, MARK, PROBE, TOOLS, Check, Row, Run
 
 HERE = Path(__file__).parent
 REPLAYS = 1000
-PATIENCE = 60.0
+PATIENCE = 25.0
 """Seconds that the last kernel of a process may take."""
 KERNELS = {"stress.cu": ("unsettle", "differ", "load", "flawed"), "dependent.cu": ("produce", "judge")}
 METHODS = {

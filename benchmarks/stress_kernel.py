@@ -49,14 +49,12 @@ def subjects(said: argparse.Namespace) -> tuple[Subject, ...]:
     kept: list[Subject] = []
     seen: dict[str, int] = {}
     for subject in sorted(found, key=lambda subject: (_products(subject), subject.tactic, subject.request)):
-        if (subject.tactic, subject.request, subject.code_digest) in done:
-            continue
         if chains and not subject.launch.attributes.programmatic_dependent_launch:
             continue
         if not fnmatch.fnmatchcase(subject.tactic, said.tactics) or _products(subject) > said.most_products:
             continue
         seen[subject.tactic] = seen.get(subject.tactic, 0) + 1
-        if seen[subject.tactic] <= said.each:
+        if seen[subject.tactic] <= said.each and (subject.tactic, subject.request, subject.code_digest) not in done:
             kept.append(subject)
     return tuple(kept)
 
