@@ -4,10 +4,12 @@
 scales at one of them), one folder a tactic. `run` needs torch and the runtime alone. Bytes: each input read once, each
 output written once. Each kernel is first held against its oracle on the first rows of the very operands that are timed.
 
-Time: one graph a route, launches walking through copies of every tensor that exceed the L2 four times; 11 replays,
-routes of a cell in turns, the median of a launch, gaps between graph nodes (1.3 us on an H200) inside. What it is
-compared with, in the same run: a torch copy of 1 GiB outside of any graph (in one it is a memcpy node, a third slower),
-and an elementwise kernel, timed as ours are, that reads and writes as many bytes together.
+Time: one graph a route, launches walking through copies of every tensor that exceed the L2 four times, 1024 copies at
+most; 11 replays, routes of a cell in turns, the median of a launch, gaps between graph nodes (0.9 us on an H200, where
+nothing is done) inside. Small cells are timed a second time over two copies, which stay in the L2: what a server finds
+whose kernel before wrote x. What it is compared with, in the same run: a torch copy of 1 GiB outside of any graph (in
+one it is a memcpy node, a third slower); an elementwise kernel, timed as ours are, that moves as many bytes, half of
+them read; and one of nearly our own mix, which a DRAM serves faster the less of it is written.
 """
 
 import argparse
@@ -24,6 +26,9 @@ L2_TIMES = 4
 MOST_COPIES = 1024
 COPY_BYTES = 1 << 30
 CHECKED_ROWS = 8
+SMALL_BYTES = 1 << 20
+"""Of a cell that is timed in the L2 too."""
+IN_L2 = " in the L2"
 RULES = {"quantize": "divide", "overflow": "saturate", "amax_floor": 1e-10}
 NORM = {"reduce": "tree", "staging": "bf16", "weight": "plain", "epsilon": 1e-6}
 ROW_MAJOR = {"out": {"block": [1, 128], "layout": "row_major"}}
@@ -62,20 +67,27 @@ def documents(arch: str, m: int, k: int) -> Iterator[tuple[str, dict[str, object
     yield "rms_norm bf16", document("rms_norm_quant", {**norm, "out": "bf16"}, NORM, scales={})
 
 
-def build(out: Path, arch: str, rows: Iterable[int], columns: Iterable[int], only: Sequence[str]) -> int:
-    """Build every kernel of every cell; one folder a tactic, and `cells.json` with a word for each kernel's id."""
+def build(
+    out: Path, arch: str, rows: Iterable[int], columns: Iterable[int], only: Sequence[str], *, selected: bool = False
+) -> int:
+    """Build every kernel of every cell, or the selected one; `cells.json` has a word for each kernel's id.
+
+    One folder a tactic.
+    """
     from nkc.emit import build as emit
     from nkc.emit.toolchains.by_language import Toolchains
     from nkc.ir.reader import parse_document
     from nkc.tactics.catalogue import tactics_of
-    from nkc.tactics.select import Policy, obstacles
+    from nkc.tactics.select import Policy, obstacles, select
 
     wanted: dict[str, list[tuple[str, Any]]] = {}
     for m in rows:
         for k in columns:
             for word, document in documents(arch, m, k):
                 contract = parse_document(document)
-                for tactic in tactics_of(contract.operation):
+                found = select(contract, Policy(allow_experimental=True)).selected if selected else None
+                chosen = (found.tactic,) if found else () if selected else tactics_of(contract.operation)
+                for tactic in chosen:
                     if matches(tactic.name, only) and not obstacles(contract, tactic):
                         wanted.setdefault(tactic.name, []).append((word, contract))
     words: dict[str, str] = {}
@@ -200,22 +212,27 @@ def check(directory: Path, kernel: Any, tensors: Mapping[str, Any]) -> str:
     return "exact" if limits is quant_bounds.EXACT else "within"
 
 
-def copy_us(count: int) -> float:
-    """Return the microseconds of an elementwise kernel that reads `count` bytes and writes as many, beyond the L2."""
+def elementwise_us(count: int, reads: int = 1) -> float:
+    """Return the microseconds of an elementwise kernel that moves `count` bytes beyond the L2.
+
+    reads: tensors of equal size that it reads for the one that it writes, 1 to 3.
+    """
     import torch
 
     from nkc.bench.timing import round_robin
 
     l2_bytes = torch.cuda.get_device_properties(0).L2_cache_size
-    copies = min(MOST_COPIES, max(2, -(-L2_TIMES * l2_bytes // (2 * count)) + 1))
-    source = torch.ones((copies, -(-count // 16) * 4), dtype=torch.int32, device="cuda")
-    target = torch.empty_like(source)
+    copies = min(MOST_COPIES, max(2, -(-L2_TIMES * l2_bytes // count) + 1))
+    dtype = torch.int32 if reads == 1 else torch.float32
+    size = -(-count // (reads + 1) // 16) * 4
+    *sources, target = (torch.ones((copies, size), dtype=dtype, device="cuda") for _ in range(reads + 1))
+    function = (torch.bitwise_not, torch.add, torch.addcmul)[reads - 1]
 
     def launch(place: int) -> Any:
-        return lambda: torch.bitwise_not(source[place], out=target[place])
+        return lambda: function(*(source[place] for source in sources), out=target[place])
 
-    routes = {"copy": ([launch(place) for place in range(copies)], max(1.0, 2 * count / 4e6))}
-    return round_robin(routes)["copy"].median_us
+    routes = {"": ([launch(place) for place in range(copies)], max(1.0, count / 4e6))}
+    return round_robin(routes)[""].median_us
 
 
 def copy_rate() -> float:
@@ -238,7 +255,7 @@ def copy_rate() -> float:
 def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
     """Time every kernel and print a table; exit 1 where one is wrong."""
     import torch
-    from tensors import machine, record
+    from tensors import machine, record, written
 
     from nkc import runtime
     from nkc.bench.timing import quick, round_robin
@@ -255,7 +272,7 @@ def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
     large = copy_rate()
     print(f"copy of {COPY_BYTES >> 20} MiB: {large:.0f} GB/s", flush=True)
     found: list[dict[str, object]] = []
-    same_size: dict[int, float] = {}
+    elementwise: dict[tuple[int, int], float] = {}
     for (word, dims), kernels in sorted(
         cells.items(), key=lambda item: (item[0][0], moved_bytes(item[1][0][1].guards.tensors))
     ):
@@ -269,9 +286,18 @@ def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
                 continue
             launches = [_launch(kernel, copies.of(kernel.arguments, place)) for place in range(copies.count)]
             routes[folder.name] = (launches, quick(launches))
-        if count not in same_size:
-            same_size[count] = copy_us(max(256, count // 2))
+            if count < SMALL_BYTES:
+                routes[folder.name + IN_L2] = (launches[:2], quick(launches[:2]))
+        results = moved_bytes(
+            guard for guard in kernels[0][1].guards.tensors if guard.argument in written(kernels[0][1])
+        )
+        reads = min(3, max(1, round((count - results) / results)))
+        for kind in {1, reads}:
+            if (count, kind) not in elementwise:
+                elementwise[count, kind] = elementwise_us(max(512, count), kind)
+        same, mixed = elementwise[count, 1], elementwise[count, reads]
         timed = round_robin(routes) if routes else {}
+        in_l2 = {name.removesuffix(IN_L2): timed.pop(name).median_us for name in list(timed) if name.endswith(IN_L2)}
         for name, latency in sorted(timed.items(), key=lambda item: item[1].median_us):
             rate = count / latency.median_us / 1e3
             found.append(
@@ -287,13 +313,17 @@ def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
                     "p90_us": latency.p90_us,
                     "gb_per_s": float(f"{rate:.5g}"),
                     "of_copy": float(f"{rate / large:.4g}"),
-                    "copy_of_same_bytes_us": same_size[count],
+                    "copy_of_same_bytes_us": same,
+                    "elementwise_reads": reads,
+                    "elementwise_us": mixed,
+                    **({"in_l2_us": in_l2[name]} if name in in_l2 else {}),
                 }
             )
             print(
                 f"{word:28} {dims:14} {count / 1e6:7.1f} MB  {name.partition('.')[2]:44} {latency.median_us:9.2f} us"
-                f"  {rate:6.0f} GB/s  {rate / large:.3f} of copy  (copy of as many bytes {same_size[count]:.2f} us)"
-                f"  {verdicts[name]}",
+                f"  {rate:6.0f} GB/s  {rate / large:.3f} of copy"
+                f"  {same / latency.median_us:.3f} of as many bytes  {mixed / latency.median_us:.3f} at {reads}:1"
+                f"  {verdicts[name]}" + (f"  {in_l2[name]:.2f} us in the L2" if name in in_l2 else ""),
                 flush=True,
             )
         del copies, routes
@@ -317,10 +347,11 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
     parser.add_argument("--columns", type=int, nargs="*", default=COLUMNS)
     parser.add_argument("--only", nargs="*", default=["*"], help="tactics, as patterns")
+    parser.add_argument("--selected", action="store_true", help="build only what selection takes for each cell")
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
     if said.step == "build":
-        return build(said.out, said.target, said.rows, said.columns, said.only)
+        return build(said.out, said.target, said.rows, said.columns, said.only, selected=said.selected)
     return run(said.out, said.record, said.only)
 
 

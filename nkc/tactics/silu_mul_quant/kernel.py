@@ -36,15 +36,21 @@ def tactic(
     )
 
 
-def _constants(contract: Contract, tactic: Tactic, *, run: int) -> Mapping[str, object]:
-    halves = contract.epilogue.gate is Gate.HALVES
+def placed(contract: Contract) -> Mapping[str, object]:
+    """Return what every kernel of this operation places of its gate, its staging and its product."""
     return {
-        **run_constants(contract, tactic, run, by_row=halves),
         "gate": str(contract.epilogue.gate),
         "row_columns": 2 * contract.exact("k"),
-        "pair_group": 2 * GROUP,
         "staging": str(contract.numerics["staging"]),
         "product": "product" in contract.dtypes,
+    }
+
+
+def _constants(contract: Contract, tactic: Tactic, *, run: int) -> Mapping[str, object]:
+    return {
+        **run_constants(contract, tactic, run, by_row=contract.epilogue.gate is Gate.HALVES),
+        **placed(contract),
+        "pair_group": 2 * GROUP,
         **EXPONENTIAL,
     }
 
