@@ -125,7 +125,8 @@ def _only_licensed_elsewhere(group: list[Measured]) -> tuple[str, ...]:
 def _order(group: list[Measured]) -> tuple[str, ...]:
     """Return the tactics that were timed whole somewhere in the group, by the geometric mean of their ratios.
 
-    A ratio is the time over the fastest one's at the same rows; where a tactic was cut short, its first look counts.
+    A ratio is the time over the fastest one's at the same rows; where a tactic was cut short in every record of those
+    rows, its first look counts: on a card that is still cool others are ahead than in whole turns.
     Times of two records are brought together by a baseline that both have, so that what wins under a strict rule stands
     where it belongs among what a looser one admits. Kept is what is near the fastest in some record. With dependent
     launch a kernel has a place of its own, since other tiles win there, and the first of two that nothing tells apart.
@@ -138,11 +139,16 @@ def _order(group: list[Measured]) -> tuple[str, ...]:
     for records in by_rows.values():
         together = _together(records)
         least = min((time for times in together for time in times.values()), default=1.0)
+        looks: dict[str, list[float]] = {}
+        whole: dict[str, list[float]] = {}
         for record, times in zip(records, together, strict=True):
             near = NEAR * min(times.values(), default=1.0)
-            kept.update(route.name for route in record.routes if _counts(route) and times[route.name] <= near)
+            turned = {route.name for route in record.routes if _counts(route)}
+            kept.update(name for name in turned if times[name] <= near)
             for name, time in times.items():
-                ratios.setdefault(name, []).append(time / least)
+                (whole if name in turned else looks).setdefault(name, []).append(time / least)
+        for name, found in {**looks, **whole}.items():
+            ratios.setdefault(name, []).extend(found)
     means = {name: math.exp(sum(map(math.log, ratios[name])) / len(ratios[name])) for name in kept}
     return tuple(sorted(kept, key=lambda name: (means[name], not name.endswith(DEPENDENT), name)))
 

@@ -60,6 +60,28 @@ def test_a_strict_rule_alone_makes_no_row_where_a_looser_one_licenses_more() -> 
     assert row.order == (B, A, exact)
 
 
+def test_a_first_look_gives_way_to_whole_turns_of_another_record_of_the_same_rows() -> None:
+    """Two exact tactics: cut short under the loose rule, where the slower one looked faster; whole under the strict."""
+    slow, fast = "sm_90.dense.fp8_as_f16_64x64x128_w4_s4", "sm_90.dense.fp8_as_f16_32x64x128_w4_s5"
+    base = route("cuBLASLt", 20.0)
+    loose = record(
+        contract({**SHAPE, "$.shape.m": 64}),
+        (
+            base,
+            route(A, 10.0, digest="a"),
+            *(
+                msgspec.structs.replace(route(name, None, digest=name), quick_us=us)
+                for name, us in ((slow, 14.0), (fast, 19.0))
+            ),
+        ),
+    )
+    strict = record(
+        contract({**SHAPE, "$.shape.m": 64, "$.numerics.accumulate": "matrix_unit_fp32"}),
+        (base, route(slow, 18.0, digest=slow), route(fast, 16.0, digest=fast)),
+    )
+    assert rows(loose, strict)[0].order == (A, fast, slow)
+
+
 def test_what_was_cut_short_or_is_red_is_in_no_order() -> None:
     one = record(
         contract({**SHAPE, "$.shape.m": 64}),
