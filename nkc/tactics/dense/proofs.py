@@ -78,6 +78,65 @@ def cluster_proofs(tactic: Tactic) -> tuple[Contract, ...]:
     )
 
 
+def bf16_tma_proofs(tactic: Tactic) -> tuple[Contract, ...]:
+    """Return the proof set of a persistent kernel in bf16 that copies tiles by TMA.
+
+    One step along k; more steps than stages, tails of m and n, fp32 results; bounded m; several tiles a CTA; odd n and
+    bias; bounded m and bias, n of whole 8 bytes. Products of n stay below what is predicted bit by bit.
+    """
+    assert tactic.schedule.tile is not None
+    tile_m, tile_n, tile_k = tactic.schedule.tile
+    bias, bf16 = Epilogue(kind="bias", dtype=DType.BF16), DType.BF16
+    n = max(tile_n, 128)
+    some, few = Bounded(min=0, max=2 * tile_m + 8), Bounded(min=0, max=tile_m + 8)
+    return (
+        _contract(tactic, bf16, m=tile_m, n=n, k=tile_k, out=bf16),
+        _contract(tactic, bf16, m=tile_m - 3, n=n + 72, k=67 * tile_k, out=DType.FP32),
+        _contract(tactic, bf16, m=some, n=3 * n + 64, k=5 * tile_k, out=bf16),
+        _contract(tactic, bf16, m=9 * tile_m + 5, n=14 * tile_n + 40, k=2 * tile_k, out=bf16),
+        _contract(tactic, bf16, m=tile_m + 1, n=n + 41, k=9 * tile_k, out=DType.FP32, epilogue=bias),
+        _contract(tactic, bf16, m=few, n=n + 44, k=11 * tile_k, out=bf16, epilogue=bias),
+    )
+
+
+def bf16_cluster_proofs(tactic: Tactic) -> tuple[Contract, ...]:
+    """Return the proof set of a kernel in bf16 with one tile a CTA, whose cluster shares k.
+
+    One step a part; parts of unequal length, more steps than stages, tails of m and n, fp32 results; bounded m; several
+    rows of tiles and odd n; n of whole 8 bytes with bias, in bf16 and, n even, in fp32.
+    """
+    assert tactic.schedule.tile is not None
+    tile_m, tile_n, tile_k = tactic.schedule.tile
+    bias, bf16 = Epilogue(kind="bias", dtype=DType.BF16), DType.BF16
+    split, n, some = tactic.schedule.split_k or 1, max(tile_n, 128), Bounded(min=0, max=2 * tile_m + 8)
+    return (
+        _contract(tactic, bf16, m=tile_m, n=n, k=tile_k * split, out=bf16),
+        _contract(tactic, bf16, m=tile_m - 3, n=tile_n + 72, k=tile_k * (25 * split + 1), out=DType.FP32),
+        _contract(tactic, bf16, m=some, n=3 * n + 64, k=tile_k * (7 * split + 2), out=bf16),
+        _contract(tactic, bf16, m=4 * tile_m + 5, n=5 * tile_n + 41, k=tile_k * (2 * split + 1), out=bf16),
+        _contract(tactic, bf16, m=tile_m + 1, n=n + 44, k=tile_k * (3 * split + 1), out=bf16, epilogue=bias),
+        _contract(tactic, bf16, m=tile_m - 1, n=n + 42, k=tile_k * (3 * split + 1), out=DType.FP32, epilogue=bias),
+    )
+
+
+def bf16_gemv_proofs(tactic: Tactic) -> tuple[Contract, ...]:
+    """Return the proof set of a kernel in bf16 for one row whose warps share k in chunks of 256.
+
+    Eight elements, where all lanes but one have nothing; whole rounds and a rest with tails of k and n, fp32 results;
+    bounded m and whole rounds alone; a rest and bias.
+    """
+    assert tactic.schedule.waves is not None
+    assert tactic.schedule.stages is not None
+    whole = 256 * tactic.schedule.waves * tactic.schedule.stages
+    bias, bf16 = Epilogue(kind="bias", dtype=DType.BF16), DType.BF16
+    return (
+        _contract(tactic, bf16, m=1, n=128, k=8, out=bf16),
+        _contract(tactic, bf16, m=1, n=203, k=whole + 648, out=DType.FP32),
+        _contract(tactic, bf16, m=Bounded(min=0, max=1), n=192, k=5 * whole, out=bf16),
+        _contract(tactic, bf16, m=1, n=165, k=3 * whole + 384, out=DType.FP32, epilogue=bias),
+    )
+
+
 def skinny_proofs(tactic: Tactic) -> tuple[Contract, ...]:
     """Return the proof set of a kernel for few rows whose clusters share k.
 
