@@ -11,6 +11,11 @@ Json: TypeAlias = object
 E = TypeVar("E", bound=StrEnum)
 
 
+def _short(text: str) -> str:
+    """Return what a file holds cut short, so that a problem stays a line to read."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 class Gather:
     """Problems found so far, and the readers that add to them. A reader returns None where it added one."""
 
@@ -26,7 +31,7 @@ class Gather:
         """Return a value as a user wrote it, cut short, in backquotes."""
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         text = text if text.isprintable() else json.dumps(text)
-        return f"`{text if len(text) <= 60 else text[:57] + '...'}`"
+        return f"`{_short(text)}`"
 
     def mapping(self, raw: Json, path: str) -> dict[str, Json] | None:
         """Read an object with any keys, none of them empty."""
@@ -50,7 +55,7 @@ class Gather:
         known = (*required, *optional)
         for key in section:
             if key and key not in known:
-                self.add(f"{path}.{key}", "unknown key", did_you_mean(key, known))
+                self.add(f"{path}.{_short(key)}", "unknown key", did_you_mean(key, known))
         for key in required:
             if section.get(key) is None:
                 self.add(f"{path}.{key}", "missing, and it has no default", "write it")

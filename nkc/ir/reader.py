@@ -310,6 +310,9 @@ def _real(gather: Gather, raw: Json, path: str) -> float | None:
     if raw < 0:
         gather.add(path, f"{raw} is negative")
         return None
+    if raw and not value:
+        gather.add(path, f"{raw} is 0 in fp32", "write 0, or at least 1.5e-45")
+        return None
     return value
 
 

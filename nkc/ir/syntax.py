@@ -106,4 +106,6 @@ def _number_problem(token: str) -> tuple[str, str]:
         return "", ""
     if not math.isfinite(float(token)):
         return f"{token} is not a finite number", "write a finite one"
+    if not float(token) and re.search("[1-9]", re.split("[eE]", token)[0]):
+        return f"{token} is nearer to 0 than any number that is read", "write 0, or a larger one"
     return "", ""

@@ -269,6 +269,9 @@ class TestReals:
         assert ir.contract_id(_rotation()) == ir.contract_id(_rotation(eps=2.0**-20))
         assert ir.contract_id(_rotation()) != ir.contract_id(_rotation(eps=2.0**-21))
 
+    def test_the_smallest_number_is_one(self) -> None:
+        assert _rotation(eps=1.5e-45).numerics["eps"] == 2.0**-149
+
     def test_zero_has_no_sign(self) -> None:
         assert ir.contract_id(_rotation(eps=-0.0)) == ir.contract_id(_rotation(eps=0))
 
@@ -277,6 +280,7 @@ class TestReals:
         [
             (-1e-6, "$.numerics.eps: -1e-06 is negative"),
             (1e39, "$.numerics.eps: 1e+39 is beyond the largest fp32 value"),
+            (7e-46, "$.numerics.eps: 7e-46 is 0 in fp32 (write 0, or at least 1.5e-45)"),
             ("1e-6", "$.numerics.eps: `1e-6` is not a number"),
             (True, "$.numerics.eps: `true` is not a number"),
         ],

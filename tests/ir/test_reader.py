@@ -29,6 +29,7 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     ({"$.name": "x"}, f"$.name: unknown key (known: {_TOP})"),
     ({"$.epilog": {"kind": "silu"}}, f"$.epilog: unknown key (did you mean `epilogue`? known: {_TOP})"),
     ({"$.a\nb": 1}, f"$.a\\nb: unknown key (known: {_TOP})"),
+    ({"$." + "a" * 61: 1}, f"$.{'a' * 57}...: unknown key (known: {_TOP})"),
     ({"$.": 1}, "$: an empty name (name it, or leave it out)"),
     ({"$.schema": "nkc.contract/2"}, "$.schema: `nkc.contract/2` is not `nkc.contract/1` (this nkc reads that one)"),
     *(
@@ -260,6 +261,7 @@ def test_each_problem_is_one_line_that_says_where_what_and_how_to_mend(edits: di
         (b'{"a": NaN}', "1:7: NaN is not a finite number (write a finite one)"),
         (b'{"a": -Infinity}', "1:7: -Infinity is not a finite number (write a finite one)"),
         (b'{"a": 1e999}', "1:7: 1e999 is not a finite number (write a finite one)"),
+        (b'{"a": 1e-999}', "1:7: 1e-999 is nearer to 0 than any number that is read (write 0, or a larger one)"),
         (b'{"a": ' + b"9" * 19 + b"}", "1:7: an integer of 19 digits (at most 18)"),
         (b'{"a": -' + b"9" * 5000 + b"}", "1:7: an integer of 5000 digits (at most 18)"),
         (b'"\\ud800"', '1:1: "\\ud800" holds half of a surrogate pair (write the character itself)'),
