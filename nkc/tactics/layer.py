@@ -94,6 +94,8 @@ class Comparison(_Record, frozen=True, kw_only=True):
             raise ValueError(f"{self.cell}: `{self.ours.name}` beside itself says nothing")
         if self.ours.code_digest is None:
             raise ValueError(f"{self.cell}: `{self.ours.name}` is no kernel of ours: it has no code digest")
+        if self.rows < 1 or self.replays < 1:
+            raise ValueError(f"{self.cell}, {self.replays} replays: rows and replays are not 1 or more")
         turns = {len(capture) for side in (self.ours, self.theirs) for capture in side.captures}
         if len(turns) != 1 or min(turns) < LEAST_TURNS:
             raise ValueError(f"{self.cell}: {sorted(turns)} turns, not {LEAST_TURNS} or more, alike on both sides")

@@ -77,6 +77,12 @@ def test_sides_that_do_not_match_make_no_comparison(theirs, said) -> None:
         comparison(theirs=theirs)
 
 
+@pytest.mark.parametrize("unjudged", [{"replays": 0}, {"rows": 0}])
+def test_what_was_not_judged_first_makes_no_comparison(unjudged) -> None:
+    with pytest.raises(ValueError, match="not 1 or more"):
+        comparison(**unjudged)
+
+
 def test_a_kernel_without_a_digest_is_not_ours() -> None:
     with pytest.raises(ValueError, match="no code digest"):
         comparison(ours=side(TACTIC, 100.0), theirs=side("a library", 100.0, code_digest="2" * 64))
