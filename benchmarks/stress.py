@@ -13,7 +13,8 @@ kernels, such as `nkc verify --build-only` leaves:
 `sanitize`  one launch of each kernel under compute-sanitizer: memcheck, racecheck, synccheck. A kernel with one fault
             for each of them comes first: a tool that does not report it is not used.
 
-Exit 1 where anything was found or a kernel was not reached. --record merges rows into a file, by contract and check.
+Exit 1 where anything was found or a kernel was not reached, 2 without a GPU. --record merges rows into a
+file, by contract and check.
 """
 
 import argparse
@@ -30,6 +31,8 @@ from typing import IO
 
 import stress_record
 from stress_record import BEGUN, MARK, PROBE, TOOLS, Check, Row, Run
+
+from nkc.ir.errors import NkcError, UsageError
 
 HERE = Path(__file__).parent
 REPLAYS = 1000
@@ -76,9 +79,23 @@ def main() -> int:
             stress_kernel.run(said)
             return 0
         case "sanitize":
-            return max([over_all(Check(name), said) for name in said.tool or TOOLS])
+            checks = said.tool or [tool.value for tool in TOOLS]
         case name:
-            return over_all(Check(name), said)
+            checks = [name]
+    try:
+        require_gpu()
+        return max([over_all(Check(name), said) for name in checks])
+    except NkcError as error:
+        print("\n".join(error.lines()), file=sys.stderr)
+        return error.exit_code
+
+
+def require_gpu() -> None:
+    """Raise UsageError where no GPU is present."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UsageError("stress.py: no GPU is present (`build` needs none; run the checks where one is)")
 
 
 def build(out: Path, pattern: str) -> int:

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, TypeVar
 import otherwise
 from decoder_layer import OPERATIONS, SMALL, Layer, Results, Shape, contracts, fallbacks
 
+from nkc.ir.errors import NkcError, UsageError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -297,7 +299,21 @@ def main(arguments: list[str] | None = None) -> int:
     of_compare.add_argument("--operations", nargs="+", choices=OPERATIONS, default=list(OPERATIONS), metavar="NAME")
     of_compare.add_argument("--record", type=Path, help="write the comparisons there, for `nkc evidence add`")
     said = parser.parse_args(arguments)
+    try:
+        return do(said)
+    except NkcError as error:
+        print("\n".join(error.lines()), file=sys.stderr)
+        return error.exit_code
+
+
+def do(said: argparse.Namespace) -> int:
+    """Do what the command line says. Raises UsageError where it needs a GPU and none is there."""
     rows = tuple(said.rows)
+    if said.command == "compare" or (said.command == "run" and said.device == "cuda"):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UsageError("serve_layer.py: no GPU is present (`run --small --device cpu` needs none)")
     match said.command:
         case "build":
             build(said.output, said.arch, rows, SMALL if said.small else Shape(), said.plain)

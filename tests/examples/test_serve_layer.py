@@ -46,6 +46,21 @@ def test_it_runs_without_a_gpu_and_everything_agrees(example, capsys) -> None:
     assert "tokens/s" in said
 
 
+@pytest.mark.parametrize("command", [["run"], ["run", "a.nkb"], ["compare", "a.nkb"]])
+def test_without_a_gpu_it_says_so_in_a_line(example, monkeypatch, capsys, command) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert example.main(command) == 2
+    assert capsys.readouterr().err == "serve_layer.py: no GPU is present (`run --small --device cpu` needs none)\n"
+
+
+def test_what_is_no_bundle_is_said_in_a_line(example, capsys, tmp_path) -> None:
+    pytest.importorskip("torch")
+    assert example.main(["run", str(tmp_path / "none.nkb"), "--device", "cpu"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "none.nkb" in line
+
+
 def test_an_operation_that_varies_is_named_with_its_route(example, monkeypatch, capsys) -> None:
     torch = pytest.importorskip("torch")
     plain = example.Layer.attend
