@@ -36,8 +36,8 @@ def command(
 ) -> int:
     """Explain the selection for CONTRACT without compiling, or what a built directory DIR holds.
 
-    Every candidate is listed, selected or rejected, with all its reasons. Near are candidates for the same target that
-    a few edits of the contract would admit, fewest and smallest edits first.
+    Every candidate is listed, selected or rejected, with all its reasons; those with the same stand together. Near are
+    candidates for the same target that a few edits of the contract would admit, fewest and smallest edits first.
     """
     asked = [name for name, on in (("--why", why), ("--near", near or applied), ("--diff", other)) if on]
     if len(asked) > 1:

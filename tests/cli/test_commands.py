@@ -130,6 +130,27 @@ def test_explain_draws_the_decision_the_ids_and_every_local_candidate() -> None:
     assert "\x1b" not in done.out
 
 
+def test_explain_tells_reasons_once_for_all_that_have_the_same() -> None:
+    record = json.loads(nkc("explain", GFX950, "--format", "json").out)
+    rejected = {
+        candidate["name"]: tuple(
+            (reason["field"], reason["actual"], reason["wanted"]) for reason in candidate["reasons"]
+        )
+        for candidate in record["candidates"]
+        if candidate["target"] == "gfx950" and candidate["state"] == "rejected"
+    }
+    told: list[tuple[str, ...]] = []
+    for line in nkc("explain", GFX950).out.splitlines():
+        name = line.split(" ")[0]
+        if name not in rejected:
+            continue
+        if not line.endswith("the same"):
+            told.append(rejected[name])
+        assert rejected[name] == told[-1], name
+        assert line.endswith("the same") or rejected[name][0][0] in line
+    assert len(told) == len(set(told)) == len(set(rejected.values())) < len(rejected)
+
+
 def test_what_its_evidence_proves_is_selected_unasked() -> None:
     done = nkc("explain", GFX950)
     assert done.code == 0

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 RULES_SHOWN = 3
 """Candidates whose rule is spelled out below the table; --format json has all."""
 
+SAME = "the same"
+"""Stands for the reasons of the candidate above, where they are all those of this one."""
+
 _STATES = {"selected": 0, "eligible": 1, "rejected": 2}
 
 
@@ -80,17 +83,20 @@ def _dim(value: object) -> str:
 def _candidates(record: "Explain") -> "Table":
     drawn = table("candidate", "state", "rank", "maturity", "why not")
     local = [candidate for candidate in record.candidates if candidate.target == record.target] or record.candidates
-    for candidate in sorted(local, key=lambda c: (_STATES[c.state], len(c.reasons), c.effective_rank, c.name)):
-        style = "green" if candidate.state == "selected" else None
-        drawn.add_row(
-            candidate.name,
-            candidate.state,
-            _rank(candidate),
-            _maturity(candidate),
-            _why(candidate),
-            style=style,
-        )
+    for alike in _alike(sorted(local, key=lambda c: (_STATES[c.state], len(c.reasons), c.effective_rank, c.name))):
+        for candidate in alike:
+            style = "green" if candidate.state == "selected" else None
+            why = _why(candidate) if candidate is alike[0] else SAME if candidate.reasons else ""
+            drawn.add_row(candidate.name, candidate.state, _rank(candidate), _maturity(candidate), why, style=style)
     return drawn
+
+
+def _alike(ordered: "list[CandidateRecord]") -> "list[list[CandidateRecord]]":
+    """Return candidates in the order given, but each behind the first that has all its reasons and no other."""
+    found: dict[tuple[str, str], list[CandidateRecord]] = {}
+    for candidate in ordered:
+        found.setdefault((candidate.state, _why(candidate)), []).append(candidate)
+    return list(found.values())
 
 
 def _rank(candidate: "CandidateRecord") -> str:
