@@ -72,11 +72,8 @@ class Columns(NamedTuple):
     max_m: int | None
 
 
-FEW = (Few(1, 2, 8),)
-COLUMNS = (
-    Columns(2, 8, 2, 16, 16, 64),
-    Columns(3, 16, 4, 12, 10, None),
-)
+FEW = (Few(1, 4, 64),)
+COLUMNS = (Columns(2, 16, 4, 12, 10, None),)
 
 
 def _constants(
