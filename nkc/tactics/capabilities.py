@@ -123,7 +123,7 @@ def _capability(variant: Variant, contracts: Sequence[Contract], arch: str, book
     )
 
 
-def _distance(candidate: Candidate) -> tuple[int, int, tuple[int, int], bool, str]:
+def _distance(candidate: Candidate) -> tuple[int, int, tuple[int, int], int, str]:
     """Order candidates by how many conditions on the contract fail, then by all that fail, then as they are tried."""
     about_contract = [reason for reason in candidate.reasons if reason.predicate not in (IsTarget.name, *_LACKS)]
     return len(about_contract), len(candidate.reasons), *candidate.order

@@ -49,7 +49,7 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
     remaining: tuple[Reason, ...]
 
     @property
-    def order(self) -> tuple[int, Fraction, tuple[tuple[int, int], bool, str]]:
+    def order(self) -> tuple[int, Fraction, tuple[tuple[int, int], int, str]]:
         """The key by which near candidates are listed: fewest edits, then smallest, then as selection would."""
         return len(self.edits), sum((edit.size for edit in self.edits), Fraction(0)), self.candidate.order
 

@@ -34,7 +34,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """One tactic and why it is not to be had for this contract; without reasons it is eligible.
 
-    rule: what the operation's rule told of its time, and from what; None where it says nothing.
+    rule: what the operation's rule told of its time, and from what; None where it says nothing. crowds: launched
+    dependent it is thought to lose, see `Tactic`.
     """
 
     tactic: Tactic
@@ -42,12 +43,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     effective_rank: tuple[int, int]
     rank_source: str
     rule: str | None = None
+    crowds: bool = False
     reasons: tuple[Reason, ...]
 
     @property
-    def order(self) -> tuple[tuple[int, int], bool, str]:
+    def order(self) -> tuple[tuple[int, int], int, str]:
         """The key that decides among eligible candidates: rank, dependent launch, name. Total: names are unique."""
-        return self.effective_rank, not self.tactic.dependent, self.tactic.name
+        return self.effective_rank, 2 if self.crowds else int(not self.tactic.dependent), self.tactic.name
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +159,7 @@ def _candidate(
         effective_rank=effective_rank,
         rank_source=rank_source,
         rule=estimate.words if estimate else None,
+        crowds=not missing and tactic.dependent and tactic.crowds(contract, tactic),
         reasons=tuple(reasons),
     )
 

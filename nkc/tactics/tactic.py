@@ -80,6 +80,8 @@ class Tactic:
     capped by evidence. requires: every condition beside target and declared constants, which are asked of every tactic.
     lower: fills in schedule, grid, block, workspace and arguments of a contract that the predicates admit.
     proofs: the small contracts on which the tactic is proven. geometry: how the name ends where it spells no tile out.
+    crowds: of one that is launched dependent, whether its workgroups, begun while the grid ahead leaves units empty,
+    come to share units that each would have to itself otherwise; then it goes behind its plain form.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Tactic:
     geometry: str = ""
     declares: tuple[str, ...] = ()
     estimate: Callable[[Contract, "Tactic"], Estimate | None] = lambda _contract, _tactic: None
+    crowds: Callable[[Contract, "Tactic"], bool] = lambda _contract, _tactic: False
     proofs: Callable[["Tactic"], tuple[Contract, ...]] = field(default=lambda _: ())
     note: str = ""
 

@@ -7,6 +7,7 @@ from nkc.ir.contract import Contract
 from nkc.ir.reader import parse_document
 from nkc.tactics import tuning
 from nkc.tactics.catalogue import tactics_of
+from nkc.tactics.evidence import Book
 from nkc.tactics.near import near
 from nkc.tactics.reason import StageName
 from nkc.tactics.select import Candidate, Policy, Selection, select
@@ -16,15 +17,21 @@ EXPERIMENTS = Policy(allow_experimental=True)
 GEMV = "sm_90.dense.fp8_gemv_r4_w8"
 
 
-def contract(*constant: str, dependent: bool | None = None, bias: bool = False) -> Contract:
-    """Return a row of activations through block-scaled weights on sm_90."""
+def contract(
+    *constant: str,
+    dependent: bool | None = None,
+    bias: bool = False,
+    shape: tuple[int, int, int] = (1, 1024, 4096),
+    accumulate: str = "matrix_unit_fp32",
+) -> Contract:
+    """Return a row of activations, or `shape` (m, n, k), through block-scaled weights on sm_90."""
     epilogue = {"kind": "bias", "dtype": "bf16"} if bias else {"kind": "identity"}
     return parse_document(
         {
             "schema": "nkc.contract/1",
             "target": {"arch": "sm_90"},
             "operation": "dense",
-            "shape": {"m": 1, "n": 1024, "k": 4096},
+            "shape": dict(zip("mnk", shape, strict=True)),
             "dtypes": {"a": "fp8_e4m3", "b": "fp8_e4m3", "acc": "fp32", "out": "bf16"},
             "scales": {
                 "a": {"block": [1, 128], "layout": "row_major"},
@@ -32,7 +39,7 @@ def contract(*constant: str, dependent: bool | None = None, bias: bool = False) 
             },
             "layouts": {"a": "row_major", "b": "row_major_nk", "out": "row_major"},
             "epilogue": epilogue,
-            "numerics": {"accumulate": "matrix_unit_fp32", "combine": "fixed_order"},
+            "numerics": {"accumulate": accumulate, "combine": "fixed_order"},
             "properties": {"constant": list(constant)},
             "launch": {"dependent": dependent},
         }
@@ -71,7 +78,7 @@ def test_with_it_each_goes_before_itself_without(bias) -> None:
     """Both are eligible: a constant operand obliges nobody."""
     found = select(contract("b", "b_scales", *["bias"] * bias, bias=bias), EXPERIMENTS)
     names = [candidate.tactic.name for candidate in found.eligible]
-    twins = [name for name in names if name.endswith("_dependent")]
+    twins = [name for name in names if name.endswith("_dependent") and not of(found, name).crowds]
     assert len(twins) > 2
     for twin in twins:
         plain = twin.removesuffix("_dependent")
@@ -139,3 +146,21 @@ def test_its_kernel_waits_once_and_without_it_the_text_is_another() -> None:
             if tactic.dependent:
                 assert "ld.global.nc" not in text, "nothing orders the read-only path behind the wait"
                 assert "__ldg" not in text
+
+
+@pytest.mark.parametrize(
+    ("tactic", "shape", "crowded"),
+    [
+        ("fp8_wave_64x64x128_s6_o2", (64, 7168, 16384), True),  # 112 tiles, 264 places
+        ("fp8_wave_64x64x128_s6_k2_o2", (64, 5120, 17408), True),
+        ("fp8_wave_64x64x128_s6_o2", (64, 24576, 1536), False),  # 384 tiles
+        ("fp8_wave_64x32x128_s16_k2", (64, 2112, 7168), False),  # a unit holds one
+    ],
+)
+def test_one_that_would_share_units_goes_behind_itself_without(tactic, shape, crowded) -> None:
+    asked = contract("b", "b_scales", shape=shape, accumulate="tensor_core_fp8")
+    found = select(asked, EXPERIMENTS, book=Book())
+    names = [candidate.tactic.name for candidate in found.eligible]
+    plain, twin = f"sm_90.dense.{tactic}", f"sm_90.dense.{tactic}_dependent"
+    assert of(found, twin).crowds is crowded
+    assert (names.index(plain) < names.index(twin)) is crowded

@@ -206,6 +206,7 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
             tensor_maps=partial(tensor_maps, row=row),
         ),
         estimate=wave.estimate,
+        crowds=wave.crowds,
         proofs=cluster_proofs,
         note="weights as rows, e4m3 as f16, k over a cluster",
     )

@@ -262,6 +262,7 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
             decided_by=DECIDING_FILES if row.codes else (),
         ),
         estimate=wave.estimate,
+        crowds=wave.crowds,
         proofs=codes_proofs if row.codes else cluster_proofs,
         note="one tile a CTA, k over a cluster, sums through distributed shared memory"
         + ", whole rows of which become codes" * row.codes,

@@ -119,6 +119,17 @@ def estimate(contract: Contract, tactic: Tactic) -> Estimate | None:
     return Estimate(ns=ns, words=words)
 
 
+def crowds(contract: Contract, tactic: Tactic) -> bool:
+    """Return whether a unit has room for several workgroups and the chip for more than there are.
+
+    Launched dependent, such a kernel fills up the units that the grid ahead left empty: 112 tiles of 64x64, two a unit,
+    took 41.3 us for 32.2 on an H200 (`docs/notes/dependent-launch.md`).
+    """
+    work, resident = work_of(contract, tactic), tactic.kernel.options["ctas_per_unit"]
+    assert isinstance(resident, int)
+    return resident > 1 and work.pieces < work.units * resident
+
+
 def pace_of(tactic: Tactic, known: Paces) -> Pace | None:
     """Return the figures of a tactic's family for its tile, else those of its target, None without either.
 
