@@ -13,7 +13,10 @@ def command() -> None:
 @command.command("add", short_help="Take in results that were exported elsewhere.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 def add(files: tuple[Path, ...]) -> None:
-    """Add results that were written elsewhere: by `nkc verify --export`, `nkc bench --export`, or inside a layer."""
+    """Add results that were written elsewhere: by `nkc verify --export`, `nkc bench --export`, or inside a layer.
+
+    Those of a tactic that is not in the catalogue are left out, by name.
+    """
     import msgspec
 
     from nkc.bench import layer_records
@@ -21,25 +24,51 @@ def add(files: tuple[Path, ...]) -> None:
     from nkc.bench.records import read_exported
     from nkc.ir.errors import UsageError
     from nkc.tactics.evidence import Records
+    from nkc.tactics.layer import LayerRecords
     from nkc.tactics.performance import exported
     from nkc.verify.evidence import merge
 
+    known = _catalogue()
     for file in files:
         if exported(file):
             for path in merge_measurements(read_exported(file)):
                 click.echo(f"recorded in {path.name}", err=True)
             continue
         if layer_records.exported(file):
-            for path in layer_records.merge(layer_records.read_exported(file)):
+            whole = layer_records.read_exported(file)
+            _name_unknown(file, [each.ours.name for each in whole.comparisons.values()], known)
+            ours = [each for each in whole.comparisons.values() if each.ours.name in known]
+            for path in layer_records.merge(LayerRecords.of(whole.sessions.values(), ours)):
                 click.echo(f"recorded in layer/{path.name}", err=True)
             continue
         try:
             found = msgspec.json.decode(file.read_bytes(), type=list[Records])
         except (OSError, msgspec.DecodeError) as error:
             raise UsageError(f"{file}: no exported records: {error} (nkc verify --export FILE)") from None
+        _name_unknown(file, [records.tactic for records in found], known)
         for records in found:
-            merge(records.tactic, records.checks)
-            click.echo(f"{records.tactic}: {len(records.checks)} records", err=True)
+            if records.tactic in known:
+                merge(records.tactic, records.checks)
+                click.echo(f"{records.tactic}: {len(records.checks)} records", err=True)
+
+
+def _catalogue() -> frozenset[str]:
+    """Return the names of all tactics: a record's file is named by its tactic, so no other name may become a path."""
+    from nkc.ir import operations
+    from nkc.tactics.catalogue import tactics_of
+
+    return frozenset(tactic.name for operation in operations.names() for tactic in tactics_of(operation))
+
+
+def _name_unknown(file: Path, names: list[str], known: frozenset[str]) -> None:
+    """Say which tactics of a file are none of the catalogue. Raises UsageError where the file speaks of no other."""
+    from nkc.ir.errors import UsageError
+
+    if not known.intersection(names):
+        what = ", ".join(f"`{name}`" for name in sorted(set(names))[:3]) or "nothing"
+        raise UsageError(f"{file}: speaks of {what}, and of no tactic that is known here (nkc tactics lists them)")
+    for name in sorted(set(names) - known):
+        click.echo(f"{file}: `{name}` is left out: no tactic is named so", err=True)
 
 
 @command.command("index", short_help="Render every proof anew and write the indexes.")

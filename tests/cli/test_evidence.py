@@ -242,3 +242,24 @@ def test_adding_what_is_no_export_is_one_line(tree, tmp_path) -> None:
     assert (done.code, len(done.errors)) == (2, 1)
     assert "no exported records" in done.err
     assert tree.nkc("promote", "gfx950.dense.nothing").code == 2
+
+
+@pytest.mark.parametrize("name", ["gfx950.dense.gone", "../../gone"])
+def test_what_speaks_of_no_tactic_here_is_left_out(tree, exported, tmp_path, name) -> None:
+    before = sorted(tree.root.rglob("*.json"))
+    alone, foreign = tmp_path / "alone.json", tmp_path / "layer.json"
+    alone.write_bytes(msgspec.json.encode([Records(tactic=name, checks=())]))
+    foreign.write_bytes(document(records(comparison(tactic=name))))
+    empty = tmp_path / "empty.json"
+    empty.write_text("[]")
+    for file in (alone, foreign, empty):
+        done = tree.nkc("evidence", "add", file)
+        assert (done.code, len(done.errors)) == (2, 1)
+        assert "no tactic that is known here" in done.err
+    assert sorted(tree.root.rglob("*.json")) == before
+    both = tmp_path / "both.json"
+    both.write_bytes(exported.read_bytes().replace(OTHER.encode(), name.encode()))
+    done = tree.nkc("evidence", "add", both)
+    assert done.code == 0
+    assert f"`{name}` is left out" in done.err
+    assert set(tree.root.rglob("*.json")) - set(before) <= {tree.evidence / f"{TACTIC}.json"}
