@@ -1,11 +1,12 @@
 """Fits the figures of `nkc/tactics/dense/paces.json` to performance records, and says what the rule costs by rows.
 
-python benchmarks/paces.py [--write] [MEASUREMENTS...]
+python benchmarks/paces.py [--write [--families PATTERN]] [MEASUREMENTS...]
 
-Each family of kernels gets its own figures: the least mean of |log ratio| and its square over all tactics and cells
-measured, what is far from a cell's fastest counting less, found by a seeded search, so that equal records give equal
+Each family of kernels gets its own figures: first the least mean of |log ratio| and its square over all tactics and
+cells measured, what is far from a cell's fastest counting less; then, all families together, the least cost of what
+the rule would choose, since a rule is there to choose. Both by a seeded search, so that equal records give equal
 figures. Committed records speak, and files of measurements that are named beside them; of several times of one kernel
-the last counts.
+the last counts. Families that PATTERN leaves out keep their figures.
 
 The table: the time of what the rule would pick over the fastest that was measured, geometric mean by rows and the worst
 cell; the same for the catalogue's ranks. `left out`: the cell's own shape was no part of the fit.
@@ -15,6 +16,7 @@ import argparse
 import math
 import random
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,10 +32,18 @@ STEPS = 1500
 RESTARTS = 3
 READ_GBS = 4200.0
 """What a kernel reaches of the 4.5 TB/s that reading alone does."""
+CHOICES = 8000
+"""Steps of the search for the least cost of what is chosen."""
+MUCH = 0.3
+"""From this loss on (log ratio) a cell counts eleven times: one that is far off is worse than many that are near."""
+ALSO_TIMES = 0.3
+"""What the error of every time counts beside the cost of a choice: a rule also answers for shapes that nobody timed."""
 SMALL_ROWS = 64
 """From this tile on Triton takes wgmma: other instructions, other figures."""
 
 Cell = tuple[int, int, int, str]
+Group = dict[str, tuple["Work", float]]
+"""Tactic to its work and its nanoseconds, of one contract."""
 Seen = dict[Cell, dict[str, tuple["Work", float]]]
 """Of each cell (m, n, k, type of the operands): tactic to its work and its nanoseconds."""
 
@@ -56,6 +66,79 @@ def seen(found: Iterable["Measurements"], tactics: Mapping[str, "Tactic"]) -> Se
                 continue
             times.setdefault(cell, {})[route.name] = work_of(contract, tactic), us * 1000
     return times
+
+
+def together(found: Iterable["Measurements"], tactics: Mapping[str, "Tactic"]) -> list[Group]:
+    """Return the kernels that stood to choice together: those of one contract, the last time of each."""
+    from nkc.ir.reader import parse_document
+    from nkc.tactics.dense.wave import work_of
+
+    groups: dict[str, Group] = {}
+    for record in (record for each in found for record in each.records):
+        contract = parse_document(record.contract, record.cell)
+        if contract.operation != "dense" or record.dims:
+            continue
+        for route in record.routes:
+            us = route.quick_us if route.latency is None else route.latency.median_us
+            if route.name in tactics and us is not None and route.gate is not None and route.gate.passed:
+                group = groups.setdefault(record.request, {})
+                group[route.name] = work_of(contract, tactics[route.name]), us * 1000
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def chosen(groups: list[Group], tactics: Mapping[str, "Tactic"], known: "Paces", pattern: str) -> "Paces":
+    """Return the figures with those of the named families moved to where the rule's choice costs least."""
+    import msgspec
+
+    from nkc.tactics.dense.wave import nanoseconds, pace_of
+
+    paces = {(pace.family, pace.rows_from): pace for pace in known.paces}
+
+    def place(name: str) -> tuple[str, int]:
+        pace = pace_of(tactics[name], known)
+        assert pace is not None
+        return pace.family, pace.rows_from
+
+    whose = [{name: place(name) for name in group} for group in groups]
+    told = [
+        {name: nanoseconds(work, paces[whose[i][name]], known.read_gbs) for name, (work, _) in group.items()}
+        for i, group in enumerate(groups)
+    ]
+
+    def cost(i: int, times: Mapping[str, float]) -> float:
+        group = groups[i]
+        least = min(ns for _, ns in group.values())
+        loss = math.log(group[min(times, key=lambda name: (times[name], name))][1] / least)
+        error = sum(abs(math.log(times[name] / ns)) * (least / ns) ** 2 for name, (_, ns) in group.items())
+        return loss + 10 * max(0.0, loss - MUCH) + ALSO_TIMES * error / len(group)
+
+    costs = [cost(i, times) for i, times in enumerate(told)]
+    movable = [key for key in sorted({key for each in whose for key in each.values()}) if fnmatch(key[0], pattern)]
+    touched = {key: [i for i, each in enumerate(whose) if key in each.values()] for key in movable}
+    draw, step = random.Random("chosen"), 0.5
+    for _ in range(CHOICES if movable else 0):
+        key = draw.choice(movable)
+        changes = {
+            figure: float(f"{max(getattr(paces[key], figure), 1e-4) * math.exp(draw.gauss(0, step)):.3g}")
+            for figure in FIGURES
+            if draw.random() < 0.35
+        }
+        pace = msgspec.structs.replace(paces[key], **changes)
+        tried = {
+            i: {
+                name: nanoseconds(work, pace, known.read_gbs) if whose[i][name] == key else told[i][name]
+                for name, (work, _) in groups[i].items()
+            }
+            for i in touched[key]
+        }
+        now = {i: cost(i, times) for i, times in tried.items()}
+        if sum(now.values()) < sum(costs[i] for i in now):
+            paces[key], step = pace, min(1.0, step * 1.2)
+            for i in now:
+                told[i], costs[i] = tried[i], now[i]
+        else:
+            step = max(0.05, step * 0.995)
+    return msgspec.structs.replace(known, paces=tuple(paces.values()))
 
 
 def family_of(tactic: "Tactic") -> tuple[str, int]:
@@ -164,6 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measurements", nargs="*", type=Path)
     parser.add_argument("--write", action="store_true", help="into the checkout; without it today's figures are shown")
+    parser.add_argument("--families", default="*", metavar="PATTERN", help="fit these alone, as `sm_90.dense.fp8_s*`")
     parser.add_argument("--left-out", action="store_true", help="fit once more for each shape, without it")
     options = parser.parse_args()
     tactics = {tactic.name: tactic for tactic in tactics_of("dense")}
@@ -174,7 +258,11 @@ def main() -> None:
     source = f"{sum(map(len, times.values()))} kernels in {len(times)} cells, nkc bench on {devices}"
     known = paces()
     if options.write:
-        known = Paces(source=source, read_gbs=READ_GBS, paces=fit(times, tactics))
+        kept = {(pace.family, pace.rows_from): pace for pace in known.paces}
+        fitted = {(pace.family, pace.rows_from): pace for pace in fit(times, tactics)}
+        fresh = {key: pace for key, pace in fitted.items() if fnmatch(key[0], options.families)}
+        begun = Paces(source=source, read_gbs=READ_GBS, paces=tuple(dict(sorted({**kept, **fresh}.items())).values()))
+        known = chosen(together(found, tactics), tactics, begun, options.families)
         PACES_FILE.write_bytes(document(known))
     without = left_out(times, tactics, source) if options.left_out else {}
     by_cell = losses(times, tactics, known)
