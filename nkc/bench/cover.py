@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nkc.bench.gather import ALLOWED
+from nkc.bench.propose import serving
 from nkc.ir.contract import Contract, dim_max, dim_min
-from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.evidence import Book
 from nkc.tactics.pieces import cuts
-from nkc.tactics.select import obstacles, select
+from nkc.tactics.select import select
 from nkc.tactics.tactic import Tactic
 from nkc.tactics.tuning import Row, Tuning
 
@@ -67,19 +67,15 @@ def _never_timed(contract: Contract, row: Row, tuning: Tuning) -> tuple[str, ...
     Left out are those that the operation's rule puts behind what the row puts first: nothing says that they would win.
     """
     timed = tuning.timed(contract.operation, row)
-    serving = {
-        tactic.name: tactic
-        for tactic in tactics_of(contract.operation)
-        if tactic.target == contract.target.arch and not obstacles(contract, tactic)
-    }
-    first = next((serving[name] for name in row.order if name in serving), None)
+    there = serving(contract)
+    first = next((there[name] for name in row.order if name in there), None)
     most = first.estimate(contract, first) if first is not None else None
 
     def may_win(tactic: Tactic) -> bool:
         told = tactic.estimate(contract, tactic)
         return told is None or most is None or told.ns < most.ns
 
-    return tuple(name for name, tactic in serving.items() if tactic.independent_name not in timed and may_win(tactic))
+    return tuple(name for name, tactic in there.items() if tactic.independent_name not in timed and may_win(tactic))
 
 
 def _range(low: int, high: int) -> str:

@@ -1,8 +1,10 @@
 """Proposes rows of the tuning table from records: for each shape, which tactics go first in which interval of rows.
 
 A contract with a fixed m stands for the rows down to the next smaller one that was measured: a tile that was fastest
-at m = 64 is proposed for 17..64 where 16 was measured too. A contract with a bounded m is measured at several values
-and stands for its own range, by the geometric mean over them. What is proposed never reaches beyond what was measured.
+at m = 64 is proposed for 17..64 where 16 was measured too, and never for few rows by what was seen of many. A contract
+with a bounded m is measured at several values and stands for its own range, by the geometric mean over them. What is
+proposed never reaches beyond what was measured, and nothing is proposed where the rule puts a tactic that nobody timed
+far ahead.
 """
 
 import math
@@ -17,11 +19,17 @@ from nkc.ir.reader import parse_document
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.performance import Record, Route
 from nkc.tactics.select import obstacles
-from nkc.tactics.tactic import DEPENDENT
+from nkc.tactics.tactic import DEPENDENT, Tactic
 from nkc.tactics.tuning import Row, Table
 
 NEAR = 1.5
 """A tactic slower than the fastest by this factor is left to the catalogue's rank."""
+
+LEAD = 1.15
+"""A row goes before all that its records never saw: none is told where the rule puts one of those so far ahead."""
+
+FEW, TILE = 16, 64
+"""Rows that every tile has room for; rows that the narrower of two usual tiles has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,12 @@ def propose(records: Iterable[Record]) -> tuple[dict[str, Table], tuple[str, ...
                     f"{len(faster) - 1} more that a looser one licenses (bench that contract too)"
                 )
                 continue
+            if unseen := _unseen(group, order):
+                problems.append(
+                    f"{group[0].records[0].cell}: the rule puts {unseen[0]}, which nobody timed, far before {order[0]} "
+                    "(nkc bench --every --record)"
+                )
+                continue
             digests = tuple(sorted(record.digest for each in group for record in each.records))
             row = Row(target=target, dims=dict(dims), m=(low, high), order=order, records=digests)
             tables.setdefault(operation, []).append(row)
@@ -89,7 +103,9 @@ def _intervals(contracts: list[Measured], problems: list[str]) -> list[tuple[tup
     found: list[tuple[tuple[int, int], list[Measured]]] = []
     end = -1
     for (low, high), group in sorted(by_rows.items(), key=lambda item: (item[0][1], -item[0][0])):
-        start = end + 1 if low == high else low
+        start = low
+        if low == high:
+            start = max(end, _least(high)) + 1
         if start <= end:
             name = group[0].records[0].cell
             problems.append(f"{name}: m {low}..{high} overlaps what ends at {end} (nkc split --at {end})")
@@ -97,6 +113,13 @@ def _intervals(contracts: list[Measured], problems: list[str]) -> list[tuple[tup
         found.append(((start, high), group))
         end = high
     return found
+
+
+def _least(rows: int) -> int:
+    """Return how many rows are too few to be told from so many: half where tiles of half the rows may win."""
+    if rows <= FEW:
+        return -1
+    return rows // (2 if rows <= TILE else 8)
 
 
 def _only_licensed_elsewhere(group: list[Measured]) -> tuple[str, ...]:
@@ -120,6 +143,35 @@ def _only_licensed_elsewhere(group: list[Measured]) -> tuple[str, ...]:
             and obstacles(each.contract, tactic)
         )
     return tuple(sorted(found))
+
+
+def _unseen(group: list[Measured], order: tuple[str, ...]) -> tuple[str, ...]:
+    """Return tactics that none of the records looked at and that the rule puts far before the first of a row."""
+    timed = {route.name.removesuffix(DEPENDENT) for each in group for record in each.records for route in record.routes}
+    found = set[str]()
+    for each in group:
+        there = serving(each.contract)
+        first = next((there[name] for name in order if name in there), None)
+        told = None if first is None else first.estimate(each.contract, first)
+        if told is None:
+            continue
+        found.update(
+            tactic.name
+            for tactic in there.values()
+            if tactic.independent_name not in timed
+            and (other := tactic.estimate(each.contract, tactic)) is not None
+            and other.ns * LEAD < told.ns
+        )
+    return tuple(sorted(found))
+
+
+def serving(contract: Contract) -> dict[str, Tactic]:
+    """Return the tactics that serve a contract, by name."""
+    return {
+        tactic.name: tactic
+        for tactic in tactics_of(contract.operation)
+        if tactic.target == contract.target.arch and not obstacles(contract, tactic)
+    }
 
 
 def _order(group: list[Measured]) -> tuple[str, ...]:

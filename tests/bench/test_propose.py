@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nkc.bench.cover import _missing, holes
-from nkc.bench.propose import merge, propose
+from nkc.bench.propose import merge, propose, serving
 from nkc.bench.records import merge as keep
+from nkc.ir.reader import parse_document
 from nkc.ir.split import split
 from nkc.tactics import performance, tuning
 from nkc.tactics.catalogue import tactics_of
@@ -30,9 +31,13 @@ SHAPE = {"$.target.arch": "sm_90", "$.shape.n": 2112, "$.shape.k": 7168, "$.nume
 def cell(m, *unseen, **times):
     names = {"a": A, "b": B, "c": C}
     routes = tuple(route(names[key], us, digest=f"d{key}") for key, us in times.items())
+    return seen(contract({**SHAPE, "$.shape.m": m}), routes, *unseen)
+
+
+def seen(asked, routes, *unseen, **fields):
+    """Return a record that looked at every tactic, however shortly, but for the unseen ones."""
     others = sorted({tactic.name for tactic in tactics_of("dense")} - {route.name for route in routes} - {*unseen})
-    routes += tuple(route(name, None, digest="cut") for name in others)
-    return record(contract({**SHAPE, "$.shape.m": m}), routes)
+    return record(asked, (*routes, *(route(name, None, digest="cut") for name in others)), **fields)
 
 
 def rows(*cells) -> tuple[Row, ...]:
@@ -44,12 +49,12 @@ def rows(*cells) -> tuple[Row, ...]:
 def test_the_fastest_goes_first_and_the_slow_are_left_to_their_rank() -> None:
     (row,) = rows(cell(64, a=10.0, b=9.0, c=13.6))
     assert row.order == (B, A)
-    assert (row.target, row.dims, row.m) == ("sm_90", {"k": 7168, "n": 2112}, (0, 64))
+    assert (row.target, row.dims, row.m) == ("sm_90", {"k": 7168, "n": 2112}, (33, 64))
 
 
 def test_a_strict_rule_alone_makes_no_row_where_a_looser_one_licenses_more() -> None:
     exact = "sm_90.dense.fp8_as_f16_64x64x128_w4_s4"
-    strict = record(
+    strict = seen(
         contract({**SHAPE, "$.shape.m": 64, "$.numerics.accumulate": "matrix_unit_fp32"}),
         (route(exact, 20.0, digest="e"),),
     )
@@ -64,7 +69,7 @@ def test_a_first_look_gives_way_to_whole_turns_of_another_record_of_the_same_row
     """Two exact tactics: cut short under the loose rule, where the slower one looked faster; whole under the strict."""
     slow, fast = "sm_90.dense.fp8_as_f16_64x64x128_w4_s4", "sm_90.dense.fp8_as_f16_32x64x128_w4_s5"
     base = route("cuBLASLt", 20.0)
-    loose = record(
+    loose = seen(
         contract({**SHAPE, "$.shape.m": 64}),
         (
             base,
@@ -75,7 +80,7 @@ def test_a_first_look_gives_way_to_whole_turns_of_another_record_of_the_same_row
             ),
         ),
     )
-    strict = record(
+    strict = seen(
         contract({**SHAPE, "$.shape.m": 64, "$.numerics.accumulate": "matrix_unit_fp32"}),
         (base, route(slow, 18.0, digest=slow), route(fast, 16.0, digest=fast)),
     )
@@ -83,7 +88,7 @@ def test_a_first_look_gives_way_to_whole_turns_of_another_record_of_the_same_row
 
 
 def test_what_was_cut_short_or_is_red_is_in_no_order() -> None:
-    one = record(
+    one = seen(
         contract({**SHAPE, "$.shape.m": 64}),
         (route(A, 10.0, digest="a"), route(B, None, digest="b"), route(C, 1.0, digest="c", passed=False)),
     )
@@ -93,25 +98,31 @@ def test_what_was_cut_short_or_is_red_is_in_no_order() -> None:
 def test_with_dependent_launch_a_kernel_has_a_place_of_its_own_and_the_first_of_two_alike() -> None:
     """The fastest tile with dependent launch need not be the fastest without; a contract takes what it licenses."""
     gemv = "sm_90.dense.fp8_gemv_r4_w8"
-    one = record(
+    one = seen(
         contract({**SHAPE, "$.shape.m": 1}),
         (route(gemv, 10.0, digest="a"), route(f"{gemv}_dependent", 7.0, digest="b"), route(A, 9.0, digest="c")),
     )
     assert rows(one)[0].order == (f"{gemv}_dependent", A, gemv)
-    alone = record(contract({**SHAPE, "$.shape.m": 1}), (route(gemv, 10.0, digest="a"),))
+    alone = seen(contract({**SHAPE, "$.shape.m": 1}), (route(gemv, 10.0, digest="a"),))
     constant = {"$.shape.m": 1, "$.properties.constant": ["b", "b_scales"]}
-    waiting = record(contract({**SHAPE, **constant}), (route(f"{gemv}_dependent", 7.0, digest="b"),))
+    waiting = seen(contract({**SHAPE, **constant}), (route(f"{gemv}_dependent", 7.0, digest="b"),))
     assert rows(alone, waiting)[0].order == (f"{gemv}_dependent", gemv)
 
 
 def test_a_fixed_m_stands_for_the_rows_down_to_the_next_smaller() -> None:
-    found = rows(cell(16, a=1.0), cell(1, b=1.0), cell(64, c=1.0))
-    assert [(row.m, row.order) for row in found] == [((0, 1), (B,)), ((2, 16), (A,)), ((17, 64), (C,))]
+    found = rows(cell(16, a=1.0), cell(1, b=1.0), cell(48, b=1.0), cell(64, c=1.0), cell(4096, a=1.0))
+    assert [(row.m, row.order) for row in found] == [
+        ((0, 1), (B,)),
+        ((2, 16), (A,)),
+        ((25, 48), (B,)),  # tiles of 16 and 32 rows may win below
+        ((49, 64), (C,)),
+        ((513, 4096), (A,)),
+    ]
     assert problems_of(Table(operation="dense", rows=found)) == ()
 
 
 def test_two_rules_at_one_m_share_a_row_and_both_records_stand_behind_it() -> None:
-    exact = record(
+    exact = seen(
         contract({**SHAPE, "$.shape.m": 64, "$.numerics.accumulate": "matrix_unit_fp32"}),
         (route("sm_90.dense.fp8_as_f16_64x64x128_w4_s4", 20.0, digest="e"),),
     )
@@ -123,8 +134,8 @@ def test_two_rules_at_one_m_share_a_row_and_both_records_stand_behind_it() -> No
 def test_what_wins_under_a_strict_rule_stands_where_it_belongs_among_what_a_looser_one_admits() -> None:
     slow = "sm_90.dense.fp8_as_f16_64x64x128_w4_s4"
     matmul = route("torch.matmul bf16", 10.0, same_rule=False)
-    loose = record(contract({**SHAPE, "$.shape.m": 64}), (route(A, 6.0, digest="a"), route(B, 8.0, digest="b"), matmul))
-    strict = record(
+    loose = seen(contract({**SHAPE, "$.shape.m": 64}), (route(A, 6.0, digest="a"), route(B, 8.0, digest="b"), matmul))
+    strict = seen(
         contract({**SHAPE, "$.shape.m": 64, "$.numerics.accumulate": "matrix_unit_fp32"}),
         (route(slow, 7.0, digest="e"), route("torch.matmul bf16", 5.0, same_rule=False)),  # a session twice as fast
     )
@@ -135,7 +146,7 @@ def test_a_range_is_judged_over_every_value_that_was_measured() -> None:
     whole = {"$.shape.m": {"min": 0, "max": 64}}
     one = contract({**SHAPE, **whole})
     taken = [
-        record(one, (route(A, a, digest="a"), route(B, b, digest="b")), dims={"m": m})
+        seen(one, (route(A, a, digest="a"), route(B, b, digest="b")), dims={"m": m})
         for m, a, b in ((1, 10.0, 12.0), (32, 10.0, 10.0), (64, 15.0, 10.0))
     ]
     (row,) = rows(*taken)
@@ -145,26 +156,39 @@ def test_a_range_is_judged_over_every_value_that_was_measured() -> None:
 
 
 def test_ranges_that_overlap_are_reported_and_left_out() -> None:
-    wide = record(contract({**SHAPE, "$.shape.m": {"min": 0, "max": 128}}), (route(A, 1.0, digest="a"),))
+    wide = seen(contract({**SHAPE, "$.shape.m": {"min": 0, "max": 128}}), (route(A, 1.0, digest="a"),))
     tables, problems = propose([cell(64, b=1.0), wide])
-    assert [row.m for row in tables["dense"].rows] == [(0, 64)]
+    assert [row.m for row in tables["dense"].rows] == [(33, 64)]
     assert "m 0..128 overlaps what ends at 64 (nkc split --at 64)" in problems[0]
 
 
 def test_nothing_green_is_no_row() -> None:
-    one = record(contract({**SHAPE, "$.shape.m": 64}), (route(A, 1.0, digest="a", passed=False),))
+    one = seen(contract({**SHAPE, "$.shape.m": 64}), (route(A, 1.0, digest="a", passed=False),))
     tables, problems = propose([one])
     assert tables == {}
     assert "no tactic was timed behind a green gate" in problems[0]
 
 
 @given(st.sets(st.integers(1, 4096), min_size=1, max_size=8), st.randoms())
-def test_rows_of_fixed_m_partition_what_was_measured(values, random) -> None:
+def test_rows_of_fixed_m_hold_what_was_measured_and_nothing_twice(values, random) -> None:
     cells = [cell(m, a=1.0) for m in values]
     random.shuffle(cells)
     found = rows(*cells)
+    assert [row.m[1] for row in found] == sorted(values)
     covered = [m for row in found for m in range(row.m[0], row.m[1] + 1)]
-    assert covered == list(range(max(values) + 1))
+    assert covered == sorted(set(covered))
+    assert all(row.m[0] > row.m[1] // 8 for row in found if row.m[1] > 16)
+
+
+def test_no_row_goes_before_a_tactic_that_nobody_timed_and_the_rule_has_far_ahead() -> None:
+    asked = parse_document(cell(64, a=1.0).contract, "a cell")
+    told = {name: each.estimate(asked, each) for name, each in serving(asked).items()}
+    first = min((name for name, estimate in told.items() if estimate), key=lambda name: told[name].ns)
+    assert told[first].ns * 1.15 < told[A].ns
+    tables, problems = propose([cell(64, first, f"{first}_dependent", a=10.0)])
+    assert tables == {}
+    assert f"the rule puts {first}, which nobody timed, far before {A}" in problems[0]
+    assert rows(cell(64, a=10.0))[0].order == (A,)
 
 
 def test_merged_rows_replace_what_they_overlap_and_nothing_else() -> None:
@@ -251,7 +275,9 @@ def test_a_row_that_never_saw_a_tactic_of_today_is_a_hole(tmp_path) -> None:
     (tmp_path / "dense").mkdir()
     one = cell(64, B, a=1.0)
     keep(measurements(one), folder=tmp_path)
-    tuning.write_table(Table(operation="dense", rows=rows(one)), tmp_path)
+    (row,) = rows(cell(64, a=1.0))
+    told = msgspec.structs.replace(row, records=(one.digest,))
+    tuning.write_table(Table(operation="dense", rows=(told,)), tmp_path)
     entry = CellDigests(requests={one.request: "da"}, files=())
     (tmp_path / "index.json").write_bytes(msgspec.json.encode(PerformanceIndex(files={}, tactics={A: entry})))
     (hole,) = holes([("x", contract({**SHAPE, "$.shape.m": 64}))], Tuning(root=tmp_path, records=tmp_path))

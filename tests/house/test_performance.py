@@ -47,11 +47,12 @@ def test_every_record_keeps_its_promises() -> None:
 def test_every_row_says_what_its_records_say() -> None:
     """Its order is what the tool makes of the records that it names, and it puts no slow tactic first for any of them.
 
-    Where this fails: nkc tune --write.
+    Where this fails: nkc tune --write. A stale row is ignored by selection, and here.
     """
     known = {record.digest: record for record in RECORDS.records}
+    fresh = measured.tuning()
     for operation in operations.names():
-        for row in read_table(operation).rows:
+        for row in (each for each in read_table(operation).rows if fresh.why_stale(operation, each) is None):
             records = [known[digest] for digest in row.records]
             (proposed,) = propose(records)[0][operation].rows
             assert proposed.order == row.order, str(row)
