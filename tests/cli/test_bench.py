@@ -46,7 +46,7 @@ def test_committed_records_are_shown_with_their_means_without_a_gpu() -> None:
     assert {1, 16, 64, 128, 512, 4096, None} <= rows
     peers = [peer for line in said["cells"] for peer in line["peers"] if peer["name"] == "DeepGEMM"]
     assert len(peers) >= 66
-    assert all(peer["scaled_by"] is not None for peer in peers)
+    assert {peer["scaled_by"] is None for peer in peers} == {False, True}, "timed in some runs, published for others"
 
 
 def test_records_of_named_contracts_alone_are_shown(tmp_path) -> None:

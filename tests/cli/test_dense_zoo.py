@@ -28,6 +28,19 @@ def toolchain():
         yield worker
 
 
+def quantised(edits):
+    """Return the edits of a contract whose result becomes codes: whole groups of columns, as group_quant makes them."""
+    rules = {"staging": "bf16", "quantize": "divide", "overflow": "saturate", "amax_floor": 1e-10}
+    scale = {"block": [1, 128], "layout": "row_major"}
+    return {
+        **edits,
+        "$.shape": {**edits["$.shape"], "n": 640},
+        "$.dtypes.out": "fp8_e4m3",
+        **({"$.scales": {"out": scale}} if "$.scales" in edits else {"$.scales.out": scale}),
+        "$.numerics": {**edits["$.numerics"], **rules},
+    }
+
+
 def admitted(tactic) -> Contract:
     """Return a contract of the shape that the tactic admits: the first of a few rows, dtypes and rules.
 
@@ -45,7 +58,8 @@ def admitted(tactic) -> Contract:
                 }
                 scales = {"$.scales.a.layout": "m_major", "$.scales.a.leading_dim": {"multiple_of": 4}}
                 fp8 = {**edits, "$.properties.constant": ["b", "b_scales"]} if dependent else edits
-                for chosen in (contract(fp8), contract({**fp8, **scales}), contract(bf16(edits))):
+                values = (fp8, {**fp8, **scales}, bf16(edits))
+                for chosen in map(contract, (*values, *map(quantised, values))):
                     policy = Policy(allow_experimental=True, only_tactic=tactic.name)
                     if select(chosen, policy).selected is not None:
                         return chosen

@@ -37,11 +37,11 @@ def toolchain() -> Iterator[Toolchains]:
 def production(tactic: Tactic) -> Contract:
     """Return N=576 at the largest m up to 1000 that the tactic admits, with a partial last row of tiles.
 
-    K is 7168, else 16384 for tactics whose warps share k in whole rounds.
+    K is 7168, else 16384 for tactics whose warps share k in whole rounds. N is 640 for those that quantise groups.
     """
     base = tactic.proofs(tactic)[0]
-    for m, k in itertools.product((1000, 250, 60, 30, 14, 1), (7168, 16384)):
-        contract = msgspec.structs.replace(base, shape=FrozenMap({"m": m, "n": 576, "k": k}))
+    for m, n, k in itertools.product((1000, 250, 60, 30, 14, 1), (576, 640), (7168, 16384)):
+        contract = msgspec.structs.replace(base, shape=FrozenMap({"m": m, "n": n, "k": k}))
         if all(predicate.check(contract) is None for predicate in tactic.predicates):
             return contract
     raise AssertionError(f"{tactic.name} admits none of them")
