@@ -1,6 +1,8 @@
 """The proof sets as code: each proof's digest, the files that decide it, and the index that is committed."""
 
+import sys
 from functools import cache
+from pathlib import Path
 
 from nkc.emit import render
 from nkc.emit.explain import encode
@@ -39,7 +41,16 @@ def installed_toolchain(tactic: Tactic) -> str | None:
 
 @cache
 def _installed(name: str, package: str) -> str | None:
-    """Return a compiler's name with its version. What is installed is looked up once a process."""
+    """Return a compiler's name with its version. What is installed is looked up once a process.
+
+    A wheel's folder says its version. `importlib.metadata`, whose import is a tenth of what explaining a contract
+    takes, is asked where there is no such folder.
+    """
+    wheel = package.replace("-", "_")
+    for folder in sys.path:
+        for found in Path(folder or ".").glob(f"{wheel}-*.dist-info"):
+            return f"{name} {found.stem.removeprefix(f'{wheel}-')}"
+
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -157,9 +157,9 @@ def read_index(folder: Path | None = None) -> Index:
         raise ToolError(f"{path.name}: not an index that this nkc reads: {error} (nkc evidence index)") from None
 
 
-def _current(index: Index, entry: IndexEntry) -> bool:
-    """Return whether every file that decides a tactic's digests has the bytes that the index saw."""
-    return all(file_sha256(name) == index.files.get(name) for name in entry.files)
+def _current(index: Index) -> frozenset[str]:
+    """Return the files that have the bytes that the index saw."""
+    return frozenset(name for name, digest in index.files.items() if file_sha256(name) == digest)
 
 
 class Book:
@@ -183,6 +183,7 @@ class Book:
         self._digests = digests
         self._toolchain = toolchain
         self._folder = folder
+        self._current: frozenset[str] | None = None
         self._known: dict[str, Mapping[str, str] | None] = {}
         self._standings: dict[tuple[str, bool], Standing] = {}
 
@@ -191,7 +192,9 @@ class Book:
         if tactic.name not in self._known:
             index = read_index(self._folder)
             entry = index.tactics.get(tactic.name)
-            if entry is not None and _current(index, entry):
+            if self._current is None:
+                self._current = _current(index)
+            if entry is not None and self._current.issuperset(entry.files):
                 self._known[tactic.name] = entry.proofs
             else:
                 self._known[tactic.name] = self._digests(tactic) if self._digests is not None else None
@@ -217,6 +220,8 @@ class Book:
     def in_layers(self, tactic: Tactic, *, strict: bool = False) -> InLayers:
         """Return what comparisons inside layers say of a tactic at its current code."""
         comparisons = read_layer(tactic.name, None if self._folder is None else self._folder / "layer").comparisons
+        if not comparisons:
+            return InLayers()
         installed = self._toolchain(tactic) if strict and comparisons else None
         admitted = [each for each in comparisons.values() if not strict or each.ours.software == installed]
         return weigh(admitted, lambda each: self.tuning.today(each, tactic.name))
@@ -279,9 +284,12 @@ def _weigh(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str]
     """
     best: Standing | None = None
     broken = {check.request for check in checks if _failed(check, digests)}
+    sound = [check for check in checks if proves(check, digests)]
     for engine in PROVING_ENGINES:
-        counted = [check for check in checks if check.engine == engine and proves(check, digests)]
-        regimes = {request: {c.regime for c in counted if c.request == request} for request in digests}
+        counted = [check for check in sound if check.engine == engine]
+        regimes: dict[str, set[str]] = {}
+        for check in counted:
+            regimes.setdefault(check.request, set()).add(check.regime)
         whole = sum(found.issuperset(REGIMES) and request not in broken for request, found in regimes.items())
         proven = whole == len(digests) > 0
         standing = Standing(
