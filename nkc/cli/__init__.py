@@ -19,6 +19,7 @@ from nkc.ir.errors import NkcError
 PARTS = "parts"  # the one member of this folder that is no command
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no fault of ours, wherever it is met
 INTERRUPTED, TERMINATED, BROKEN_PIPE = (128 + number for number in (2, 15, 13))  # as a shell says it
+COLLECT_EVERY = 50_000  # new objects: at the usual 700, looking for cycles is a twentieth of a short command
 
 
 def module_name(command: str) -> str:
@@ -70,8 +71,10 @@ def nkc() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run nkc and exit. No traceback reaches a user: an error is one line, a bug says where it arose."""
+    import gc
     import signal
 
+    gc.set_threshold(COLLECT_EVERY)
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(arguments))
 
