@@ -30,9 +30,6 @@ _MOST_COLUMNS = 168
 MOST_ROW_TILES = 64
 """Above, persistent tiles are asked for their operands while another one is stored."""
 
-MOST_DEPENDENT_ROWS = 64
-"""Above, the time that dependent launch saves is a small part."""
-
 
 class Row(NamedTuple):
     """One tile. split: parts of k. ctas: of a unit, for its shared memory. blocks: swizzled tiles along k of a stage.
