@@ -110,6 +110,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())  # what is left in the buffer has nowhere to go
         return BROKEN_PIPE
     except Exception as error:
+        if isinstance(cause := error.__cause__, KeyboardInterrupt | SystemExit):
+            # Python 3.11 turns what ends a program into RuntimeError where a class is being made.
+            if isinstance(cause, SystemExit):
+                return TERMINATED
+            click.echo("nkc: interrupted", err=True)
+            return INTERRUPTED
         if isinstance(error, OSError) and error.errno in FULL:
             place = error.filename or "nkc"
             click.echo(f"{place}: cannot be written: {os.strerror(error.errno or 0).lower()}", err=True)

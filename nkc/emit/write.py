@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from nkc.emit.interrupts import uninterrupted
 from nkc.ir.errors import ToolError, UsageError
 
 _PREFIX = ".nkc-"
@@ -22,6 +23,7 @@ def make_output(out: Path) -> None:
         raise ToolError(f"{out}: cannot be made: {_reason(error)}") from None
 
 
+@uninterrupted()
 def write_directory(place: Path, files: Mapping[str, bytes]) -> None:
     """Make `place` hold exactly these files (relative names to bytes), at once or not at all."""
     if _holds(place, files):
@@ -51,6 +53,7 @@ def write_directory(place: Path, files: Mapping[str, bytes]) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+@uninterrupted()
 def write_file(place: Path, data: bytes) -> None:
     """Make `place` hold these bytes, at once or not at all."""
     with contextlib.suppress(OSError):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -101,6 +103,35 @@ def test_starting_does_not_wait_and_closing_leaves_nothing(tmp_path: Path, monke
         assert time.monotonic() - began < 5
         assert len(list(tmp_path.glob("nkc-*"))) == 1
     assert list(tmp_path.glob("nkc-*")) == []
+
+
+@pytest.mark.parametrize("moment", ["mkdtemp", "Popen", "rmtree"])
+def test_an_interrupt_at_the_worst_moment_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Between the making of a folder or a child and the note of it, and between the note's end and theirs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    owner = {"mkdtemp": tempfile, "Popen": subprocess, "rmtree": shutil}[moment]
+    really, pids = getattr(owner, moment), []
+
+    def interrupted(*words, **named):
+        made = really(*words, **named)
+        if moment == "Popen":
+            pids.append(made.pid)
+        os.kill(os.getpid(), signal.SIGINT)
+        return made
+
+    monkeypatch.setattr(owner, moment, interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt), TritonToolchain() as toolchain:
+            toolchain.start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert list(tmp_path.iterdir()) == []
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 def test_the_child_sees_an_empty_environment_and_no_user_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Directories and files are written whole or not at all, and what is equal is kept."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,25 @@ def test_a_replacement_that_fails_half_way_leaves_the_old_directory(
     assert str(caught.value) == f"{place}: cannot be written: no space left on device"
     assert tree(place) == FILES
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_an_interrupt_between_the_renames_waits_for_the_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, really = tmp_path / "k", os.rename
+    write.write_directory(place, {"old": b"1"})
+
+    def rename(*words):
+        really(*words)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(os, "rename", rename)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            write.write_directory(place, {"new": b"2"})
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert {path.name for path in place.iterdir()} == {"new"}
+    assert list(tmp_path.iterdir()) == [place]
 
 
 def test_a_file_is_replaced_at_once_with_the_users_permissions(tmp_path: Path) -> None:

@@ -11,21 +11,29 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+import weakref
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self, cast
 
+from nkc.emit.interrupts import uninterrupted
 from nkc.emit.toolchains.worker import Hello, Reply, Request, read_frame, write_frame
 from nkc.ir.errors import ToolError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nkc.emit.toolchains.worker import Message
 
 TIMEOUT_SECONDS = 600.0
 """Per kernel. The slowest tile takes a second; far beyond that a compiler hangs."""
 
 WORKER = Path(__file__).with_name("worker.py")
+
+LAST_WRITES_SECONDS = 1.0
+"""How long a folder is cleared again: what an ended child had started may be writing its last file meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +60,16 @@ class _Child:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
+    @uninterrupted()
+    def end(self) -> None:
+        """End the child and remove its files."""
+        self.kill()
+        self.process.wait()
+        for stream in (self.replies, self.log, self.requests):
+            with suppress(BrokenPipeError):  # of a request that was being written
+                stream.close()
+        remove(self.scratch)
+
     def said(self, error: str = "") -> str:
         """Return the useful part of the child's diagnostics and of its error, without our own paths."""
         self.log.seek(0)
@@ -67,6 +85,7 @@ class ChildToolchain:
         self._timeout = timeout_seconds
         self._worker = worker
         self._child: _Child | None = None
+        self._end: Callable[[], object]
         self._version = ""
 
     def __enter__(self) -> Self:
@@ -76,48 +95,35 @@ class ChildToolchain:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def start(self) -> "_Child":
-        """Start the child, if none runs."""
+    def start(self) -> None:
+        """Start the child, if none runs. However this process ends, short of being killed, the child ends before it."""
+        try:
+            self._running()
+        except BaseException:  # an interrupt takes effect when the child has been started
+            self.close()
+            raise
+
+    @uninterrupted()
+    def _running(self) -> _Child:
         if self._child is None:
             self._version = ""
-            scratch = tempfile.mkdtemp(prefix="nkc-")
-            log = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - closed with the child
-            process = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", "-X", "utf8"),
-                    *(self._worker, scratch, self._compiler.file),
-                    *module_path(),
-                ],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={},
-                cwd=scratch,
-                start_new_session=True,  # an interrupt at the terminal is the parent's to handle
-            )
-            requests, replies = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
-            self._child = _Child(process=process, requests=requests, replies=replies, log=log, scratch=scratch)
+            self._child = child = _start(self._worker, self._compiler.file)
+            self._end = weakref.finalize(self, child.end)
         return self._child
 
+    @uninterrupted()
     def close(self) -> None:
         """End the child and remove its files."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        child.kill()
-        child.process.wait()
-        child.replies.close()
-        child.log.close()
-        with suppress(BrokenPipeError):
-            child.requests.close()
-        shutil.rmtree(child.scratch, ignore_errors=True)
+        if self._child is not None:
+            self._child = None
+            self._end()
 
     def ask(self, request: Request, where: str) -> Reply:
         """Return the reply to a request.
 
         Raises ToolError (exit 4) when the compiler refuses, crashes or takes too long; the next call starts anew.
         """
-        child = self.start()
+        child = self._running()
         reply = self._ask(child, request, where)
         if reply.error:
             words = child.said(reply.error)
@@ -185,6 +191,36 @@ class ChildToolchain:
         words = child.said()
         self.close()
         return ToolError(f"{where}: {self._compiler.title}'s process ended with {how}: {words or 'it said nothing'}")
+
+
+def _start(worker: Path, file: Path) -> _Child:
+    """Start a worker in a scratch folder of its own."""
+    scratch = tempfile.mkdtemp(prefix="nkc-")
+    try:
+        log = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 - closed with the child
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-X", "utf8", worker, scratch, file, *module_path()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env={},
+            cwd=scratch,
+            start_new_session=True,  # an interrupt at the terminal is the parent's to handle
+        )
+    except OSError:
+        remove(scratch)
+        raise
+    requests, replies = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
+    return _Child(process=process, requests=requests, replies=replies, log=log, scratch=scratch)
+
+
+def remove(scratch: str) -> None:
+    """Remove the scratch folder of a child that has ended."""
+    last = time.monotonic() + LAST_WRITES_SECONDS
+    shutil.rmtree(scratch, ignore_errors=True)
+    while os.path.exists(scratch) and time.monotonic() < last:
+        time.sleep(0.01)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def useful_lines(text: str, limit: int = 3) -> str:

@@ -8,7 +8,6 @@ leaves unjudged (the store, repeats on hardware, replay, memory) is `not_run` wh
 import atexit
 import importlib.util
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nkc.emit import render
-from nkc.emit.toolchains.child import module_path, useful_lines
+from nkc.emit.interrupts import uninterrupted
+from nkc.emit.toolchains.child import module_path, remove, useful_lines
 from nkc.ir.contract import Access, Contract, DType, WorkspaceInit
 from nkc.ir.errors import ToolError
 from nkc.ir.frozen import FrozenMap
@@ -219,6 +219,7 @@ class _Child:
             raise ToolError(f"{where}: Triton's interpreter failed: {useful_lines(reply.error)}")
         return reply
 
+    @uninterrupted()
     def close(self) -> None:
         """End the child and remove its files."""
         with suppress(ProcessLookupError):
@@ -228,10 +229,11 @@ class _Child:
             with suppress(OSError):
                 if stream is not None:
                     stream.close()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        remove(self._scratch)
 
 
 @lru_cache(maxsize=1)
+@uninterrupted()
 def _child() -> _Child:
     child = _Child()
     atexit.register(child.close)
