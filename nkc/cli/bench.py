@@ -79,7 +79,7 @@ def report(found: "Measurements", *, record: bool, export: Path | None, form: st
     said = summarise([found])
     if form == "json":
         click.echo(records.document(found, said).decode(), nl=False)
-    else:
+    elif found.records:
         from nkc.cli.parts.draw_bench import draw_bench
 
         draw_bench(found, said)

@@ -58,6 +58,26 @@ def test_records_of_named_contracts_alone_are_shown(tmp_path) -> None:
     assert {each["request"] for each in json.loads(done.out)["records"]} == {one.request}
 
 
+def test_a_contract_that_nobody_timed_is_named_instead_of_an_empty_table(tmp_path) -> None:
+    done = nkc("bench", "--show", SPLIT_K)
+    assert (done.code, done.out) == (0, "")
+    assert done.errors == [
+        f"{SPLIT_K.name}: no record of it (nkc bench --record times them on a machine with their GPU, "
+        "nkc bench --show alone prints every record)"
+    ]
+    told = nkc("bench", "--show", SPLIT_K, "--format", "json")
+    assert json.loads(told.out)["records"] == []
+    assert told.errors == done.errors
+    for number, record in enumerate(performance.read_all().records[:2]):
+        (tmp_path / f"{number}.json").write_text(json.dumps(record.contract))
+    for number in range(4):
+        (tmp_path / f"none{number}.json").write_bytes(SPLIT_K.read_bytes())
+    some = nkc("bench", "--show", tmp_path)
+    assert (some.code, len(some.errors)) == (0, 1)
+    assert some.err.startswith("none0.json, none1.json, none2.json and 1 more: no record of 4 of 6 contracts (")
+    assert "of floor" in some.out
+
+
 @pytest.mark.toolchain
 def test_kernels_are_built_for_another_machine_tactic_by_tactic(tmp_path) -> None:
     out = tmp_path / "out"

@@ -4,7 +4,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from nkc.tactics.performance import Measurements, Record
 
 Done = Callable[[str], None]
+
+MISSING_NAMED = 3
+"""Contracts without a record that are named one by one."""
 
 
 class Bench:
@@ -157,14 +160,28 @@ def chosen_today(subjects: Sequence[Path]) -> "Measurements":
     if named or not files:
         committed = records.read_all()
         if named:
-            wanted = {contract_id(contract) for _, contract in api.read_all([str(path) for path in named])}
-            kept = tuple(record for record in committed.records if record.request in wanted)
+            wanted = {file: contract_id(one) for file, one in api.read_all([str(path) for path in named])}
+            kept = tuple(record for record in committed.records if record.request in wanted.values())
+            _tell_missing(wanted, {record.request for record in kept})
             committed = msgspec.structs.replace(committed, records=kept)
         found.append(committed)
     every = tuple(record for each in found for record in each.records)
     sessions = {name: session for each in found for name, session in each.sessions.items()}
     used = {name: sessions[name] for name in sorted({record.session for record in every})}
     return as_selected_today(msgspec.structs.replace(found[0], sessions=used, records=every), proofs.book())
+
+
+def _tell_missing(wanted: Mapping[str, str], there: Set[str]) -> None:
+    """Say in one line which files name a contract (file to request id) that nobody timed, and how to time it."""
+    missing = [Path(file).name for file, request in wanted.items() if request not in there]
+    if not missing:
+        return
+    names = ", ".join(missing[:MISSING_NAMED])
+    if len(missing) > MISSING_NAMED:
+        names += f" and {len(missing) - MISSING_NAMED} more"
+    what = "no record of it" if len(wanted) == 1 else f"no record of {len(missing)} of {len(wanted)} contracts"
+    how = "nkc bench --record times them on a machine with their GPU, nkc bench --show alone prints every record"
+    click.echo(f"{names}: {what} ({how})", err=True)
 
 
 def _arguments() -> list[str]:
