@@ -116,12 +116,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
                 return TERMINATED
             click.echo("nkc: interrupted", err=True)
             return INTERRUPTED
-        if isinstance(error, OSError) and error.errno in FULL:
-            place = error.filename or "nkc"
-            click.echo(f"{place}: cannot be written: {os.strerror(error.errno or 0).lower()}", err=True)
+        if isinstance(error, OSError) and (said := _no_room(error)) is not None:
+            click.echo(said, err=True)
             return 4
         click.echo(f"nkc: this is a bug in nkc: {_describe(error)}", err=True)
         return 1
+
+
+def _no_room(error: OSError) -> str | None:
+    """Return the line for a full disk, or for a machine without a folder for temporary files; None for other errors."""
+    if error.errno in FULL:
+        return f"{error.filename or 'nkc'}: cannot be written: {os.strerror(error.errno or 0).lower()}"
+    words = error.strerror or ""
+    if error.filename is None and words.startswith("No usable temporary directory"):  # tempfile's, which gives no place
+        return f"nkc: {words[0].lower()}{words[1:]} (set TMPDIR to a folder that can be written)"
+    return None
 
 
 def _describe(error: Exception) -> str:

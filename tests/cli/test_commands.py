@@ -266,3 +266,20 @@ def test_a_full_disk_is_no_bug() -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (4, "nkc: cannot be written: no space left on device\n")
+
+
+def test_F37_no_folder_for_temporary_files_is_no_bug(tmp_path, monkeypatch, capsys) -> None:
+    """The error is tempfile's own: a container whose every file system is read-only, say."""
+    import tempfile
+
+    from nkc.cli import run
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "none")])
+    assert run(["compile", "--allow-experimental", str(SM_90), "-o", str(tmp_path / "k")]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"nkc: no usable temporary directory found in {[str(tmp_path / 'none')]} "
+        "(set TMPDIR to a folder that can be written)"
+    )
+    assert not (tmp_path / "k").exists()

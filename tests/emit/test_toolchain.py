@@ -135,6 +135,8 @@ def test_an_interrupt_at_the_worst_moment_leaves_nothing(
 
 
 def test_the_child_sees_an_empty_environment_and_no_user_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F37: no home is asked for a cache, so that none need be there or writable."""
+    monkeypatch.setenv("HOME", "/")
     monkeypatch.setenv("TRITON_CACHE_DIR", "/somewhere/else")
     monkeypatch.setenv("PYTHONPATH", "/somewhere/else")
     body = (
@@ -144,6 +146,7 @@ def test_the_child_sees_an_empty_environment_and_no_user_paths(tmp_path: Path, m
         toolchain.compile(source(), GFX950)
     assert "TRITON" not in str(caught.value)
     assert "PYTHONPATH" not in str(caught.value)
+    assert "HOME" not in str(caught.value)
     assert str(caught.value).endswith(" 1 nkc-")
 
 
