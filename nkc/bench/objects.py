@@ -1,7 +1,8 @@
 """Objects compiled by an earlier run, so that a bench of many kernels compiles only what is new since.
 
 One file a kernel, named by its build key: the source with its promises and options, the target, the compiler's own
-bytes, and ours that drive it. Compilers' intermediate texts are not kept: a bench shows none.
+bytes, and ours that drive it. Compilers' intermediate texts are not kept: a bench shows none. A folder that cannot be
+written makes a bench slower and does not stop it.
 """
 
 import hashlib
@@ -13,9 +14,11 @@ import msgspec
 
 from nkc.emit import build, source
 from nkc.emit.inspect import inspect
+from nkc.emit.inspect.elf import ObjectError
 from nkc.emit.toolchains import nvrtc
 from nkc.emit.toolchains.child import installed_digest
 from nkc.emit.write import make_output, write_file
+from nkc.ir.errors import ToolError
 from nkc.ir.package import PACKAGE
 from nkc.ir.target import Target
 
@@ -41,37 +44,62 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class KeptObjects:
-    """A toolchain that asks its folder first, and the compiler for what is not there or cannot be read."""
+    """A toolchain that asks its folder first, and the compiler for what is not there or cannot be read.
+
+    reused: objects that were there. unkept: why nothing more is kept, in words; None while the folder can be written.
+    """
 
     def __init__(self, toolchain: build.Toolchain, folder: Path) -> None:
-        make_output(folder)
         self._toolchain = toolchain
         self._folder = folder.absolute()
         self.reused = 0
+        self.unkept: str | None = None
+        try:
+            make_output(folder)
+        except ToolError as error:
+            self.unkept = str(error)
 
     def compile(self, kernel: source.Source, target: Target) -> source.CodeObject:
         """Return the code object, an earlier one where the build key agrees. Raises ToolError."""
         file = self._folder / f"{build_key(kernel, target)}.msgpack"
-        try:
-            kept = msgspec.msgpack.decode(file.read_bytes(), type=_Kept)
-        except (OSError, msgspec.DecodeError):
-            built = self._toolchain.compile(kernel, target)
-            write_file(file, msgspec.msgpack.encode(_kept(built)))
-            return built
-        self.reused += 1
-        return source.CodeObject(
-            kind=kept.kind,
-            data=kept.data,
-            symbol=kept.symbol,
-            waves=kept.waves,
-            lds_dynamic_bytes=kept.lds_dynamic_bytes,
-            scratch_bytes=kept.scratch_bytes,
-            resources=inspect(kept.data, name=f"{kernel.symbol}.{kept.kind}"),
-            intermediates=(),
-            toolchain=source.Toolchain(
-                name=kept.toolchain.name, version=kept.toolchain.version, digest=kept.toolchain.digest
-            ),
-        )
+        earlier = _read(file, kernel, target)
+        if earlier is not None:
+            self.reused += 1
+            return earlier
+        built = self._toolchain.compile(kernel, target)
+        if self.unkept is None:
+            try:
+                write_file(file, msgspec.msgpack.encode(_kept(built)))
+            except ToolError as error:
+                self.unkept = str(error)
+        return built
+
+
+def _read(file: Path, kernel: source.Source, target: Target) -> source.CodeObject | None:
+    """Return a kept object; None where there is none, or it is damaged, or its own note names another chip.
+
+    That note is what a driver goes by, whatever name the file has.
+    """
+    try:
+        kept = msgspec.msgpack.decode(file.read_bytes(), type=_Kept)
+        resources = inspect(kept.data, name=f"{kernel.symbol}.{kept.kind}")
+    except (OSError, msgspec.DecodeError, ObjectError):
+        return None
+    if resources.isa != target.isa:
+        return None
+    return source.CodeObject(
+        kind=kept.kind,
+        data=kept.data,
+        symbol=kept.symbol,
+        waves=kept.waves,
+        lds_dynamic_bytes=kept.lds_dynamic_bytes,
+        scratch_bytes=kept.scratch_bytes,
+        resources=resources,
+        intermediates=(),
+        toolchain=source.Toolchain(
+            name=kept.toolchain.name, version=kept.toolchain.version, digest=kept.toolchain.digest
+        ),
+    )
 
 
 def _kept(built: source.CodeObject) -> _Kept:

@@ -87,6 +87,8 @@ class Bench:
                     inputs, place, kept or compilers, every=self._every, first=self._first, done=done
                 )
             self.reused = 0 if kept is None else kept.reused
+            if kept is not None and kept.unkept is not None:
+                click.echo(f"{kept.unkept} (the kernels are built all the same, and not kept)", err=True)
             for problem in problems:
                 click.echo(problem, err=True)
             found += gather.built(place)
