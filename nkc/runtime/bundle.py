@@ -302,7 +302,11 @@ def _check_schema(file: str, data: bytes, wanted: str) -> None:
 def _wanted(manifest: Manifest) -> dict[str, str]:
     """Return every file that the manifest names with its digest. Errors: BundleError."""
     wanted: dict[str, str] = {}
+    requests: set[str] = set()
     for entry in manifest.entries:
+        if entry.request in requests:
+            raise BundleError(f"{MANIFEST_FILE}: {entry.request}: two entries, where a request ends in one disposition")
+        requests.add(entry.request)
         named = [entry.explain, entry.object, entry.contract, entry.launch]
         built = [part is not None for part in (entry.id, entry.object, entry.contract, entry.launch, entry.tactic)]
         if any(built) != all(built) or any(built) != (entry.disposition is Disposition.OPTIMIZED):

@@ -109,6 +109,21 @@ def test_a_planted_manifest_is_refused_by_name(out, plant, message) -> None:
     assert message in "\n".join(problems)
 
 
+@pytest.mark.parametrize("second", ["fallback", "another kernel", "the same again"])
+def test_K20_one_request_has_one_disposition(out, second) -> None:
+    entries = json.loads((build(out) / "manifest.json").read_text())["entries"]
+    first, other = (entry for entry in entries if entry["id"] is not None)
+    fallback = next(entry for entry in entries if entry["id"] is None)
+    added = {"fallback": fallback, "another kernel": other, "the same again": first}[second]
+    manifest = {"schema": "nkc.manifest/1", "entries": [first, {**added, "request": first["request"]}]}
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    found, problems = bundle.examine(out)
+    assert found is None
+    assert problems == (
+        f"{out.name}: manifest.json: {first['request']}: two entries, where a request ends in one disposition",
+    )
+
+
 def test_another_launch_version_is_named_even_with_a_right_digest(out) -> None:
     import hashlib
 
