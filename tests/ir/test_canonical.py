@@ -61,7 +61,7 @@ DEFAULTS: tuple[Edits, ...] = (
 
 
 @pytest.mark.parametrize("edits", DEFAULTS, ids=str)
-def test_an_omitted_field_and_its_default_are_one_contract(edits: Edits) -> None:
+def test_K15_an_omitted_field_and_its_default_are_one_contract(edits: Edits) -> None:
     assert contract(edits) == contract()
     assert ir.contract_id(contract(edits)) == GOLDEN_ID
 
@@ -111,7 +111,9 @@ def _shuffled(value: object, order: st.DataObject) -> object:
 
 
 @given(st.data(), st.sampled_from([None, 1, "\t"]), st.booleans())
-def test_key_order_and_white_space_move_no_id(data: st.DataObject, indent: int | str | None, ascii_only: bool) -> None:
+def test_K15_key_order_and_white_space_move_no_id(
+    data: st.DataObject, indent: int | str | None, ascii_only: bool
+) -> None:
     value = _shuffled(document({"$.provenance": {"ü": 1, "a": {"z": 1, "b": 2}}}), data)
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
     assert ir.contract_id(ir.parse(f" {text}\r\n".encode())) == GOLDEN_ID
@@ -262,10 +264,10 @@ class TestReals:
         assert b'"numerics":{"eps":"0x1.0c6f7a0000000p-20"}' in canonical_bytes(_rotation(eps=1e-6))
 
     @pytest.mark.parametrize("same", ["1", "1.0", "1e0", "10e-1", "1.0000000001"])
-    def test_one_value_has_one_id_however_it_is_written(self, same: str) -> None:
+    def test_K15_one_value_has_one_id_however_it_is_written(self, same: str) -> None:
         assert ir.contract_id(_rotation(eps=json.loads(same))) == ir.contract_id(_rotation(eps=1.0))
 
-    def test_an_omitted_real_is_its_default(self) -> None:
+    def test_K15_an_omitted_real_is_its_default(self) -> None:
         assert ir.contract_id(_rotation()) == ir.contract_id(_rotation(eps=2.0**-20))
         assert ir.contract_id(_rotation()) != ir.contract_id(_rotation(eps=2.0**-21))
 

@@ -37,12 +37,20 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
         for name in ("schema", "target", "operation", "shape", "dtypes", "layouts", "numerics")
     ),
     ({"$.layouts": None}, "$.layouts: missing, and it has no default (write it)"),
+    *(
+        ({path: ABSENT}, f"{path}: missing, and it has no default (write it)")
+        for path in ("$.dtypes.a", "$.layouts.a", "$.layouts.b", "$.layouts.out", "$.numerics.accumulate")
+    ),
     # target and operation
     ({"$.target": "gfx950"}, "$.target: `gfx950` is not an object (write it in braces)"),
     ({"$.target": {}}, "$.target.arch: missing, and it has no default (write it)"),
     (
         {"$.target.arch": "gfx951"},
         f"$.target.arch: unknown target `gfx951` (did you mean `gfx950`? known: {_TARGETS})",
+    ),
+    (
+        {"$.target.arch": "sm_121"},
+        f"$.target.arch: unknown target `sm_121` (did you mean `sm_120`? known: {_TARGETS})",
     ),
     ({"$.target.arch": 950}, f"$.target.arch: unknown target `950` (did you mean `gfx950`? known: {_TARGETS})"),
     (
@@ -118,6 +126,8 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     ),
     ({"$.scales.b.layout": "m_major"}, "$.scales.b.layout: layout `m_major` cannot be used here (one of row_major)"),
     ({"$.scales.a.dtype": "bf16"}, "$.scales.a.dtype: scale dtype `bf16` cannot be used here (one of fp32)"),
+    ({"$.scales.a.dtype": "ue8m0"}, f"$.scales.a.dtype: unknown scale dtype `ue8m0` ({_DTYPES})"),
+    ({"$.scales.b.dtype": "ue8m0"}, f"$.scales.b.dtype: unknown scale dtype `ue8m0` ({_DTYPES})"),
     (
         {"$.scales.a.leading_dim": 8},
         "$.scales.a.leading_dim: `row_major` scales are dense in memory (leave it out, or use `m_major`)",
@@ -194,6 +204,8 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     ({"$.schedule.stages": 0}, "$.schedule.stages: 0 is out of range (an integer from 1 to 65536)"),
     ({"$.schedule.depth": 2}, "$.schedule.depth: unknown key (known: split_k, stages, tile, waves)"),
     ({"$.launch.grid": [0, 1, 1]}, "$.launch.grid[0]: 0 is out of range (an integer from 1 to 2147483647)"),
+    ({"$.launch.grid": [1, 0, 1]}, "$.launch.grid[1]: 0 is out of range (an integer from 1 to 2147483647)"),
+    ({"$.launch.grid": [1, 1, 0]}, "$.launch.grid[2]: 0 is out of range (an integer from 1 to 2147483647)"),
     ({"$.launch.block": [256, 0, 1]}, "$.launch.block[1]: 0 is out of range (an integer from 1 to 1024)"),
     ({"$.launch.block": [1025, 1, 1]}, "$.launch.block[0]: 1025 is out of range (an integer from 1 to 1024)"),
     ({"$.launch.dependent": 1}, "$.launch.dependent: `1` is neither true nor false"),
@@ -245,6 +257,12 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
 
 @pytest.mark.parametrize(("edits", "line"), ONE_PROBLEM, ids=[line.split(" ")[0] for _, line in ONE_PROBLEM])
 def test_each_problem_is_one_line_that_says_where_what_and_how_to_mend(edits: dict[str, object], line: str) -> None:
+    """F16, N12 to N15, N17 and N19 among them.
+
+    Scales other than fp32 (F16), K that is no multiple of a scale block (N12), a chip or wave that is not there (N13),
+    an unknown or an empty key (N14), what has no default and was left out (N15), a launch without a dimension, of too
+    many threads or of less than no LDS (N17), two arguments of one name (N19).
+    """
     assert problems(document(edits)) == (line,)
 
 
