@@ -15,6 +15,12 @@ from nkc.tactics.predicate import ConstantOperands, Declares, Predicate
 DEPENDENT = "_dependent"
 """How the name of a tactic with dependent launch ends; before it stands the name of the same one without."""
 
+LAST = 1_000_000_000
+"""The rank of a tactic that goes behind all others, by rank or by a rule in nanoseconds, unless a tuning row names it.
+
+A contract that no other serves would still get it.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantees:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from nkc.ir.contract import Accumulate, Combine, Contract, DType
 from nkc.tactics import cuda
-from nkc.tactics.dense import wave
-from nkc.tactics.dense.kernel import symbol
-from nkc.tactics.dense.plan import lower, schedule, tile_of
+from nkc.tactics.dense import gemv, wave
+from nkc.tactics.dense.plan import lower, schedule
 from nkc.tactics.dense.proofs import bf16_gemv_proofs
 from nkc.tactics.dense.sm_90_bf16 import requirements
 from nkc.tactics.predicate import Predicate, at_most
@@ -48,35 +47,8 @@ ROWS = (
 
 
 def constants(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
-    """Return the template's constants: rounds of `depth` chunks a warp, then what is left of k."""
-    _, rows, _ = tile_of(tactic)
-    warps, depth = tactic.schedule.waves, tactic.schedule.stages
-    assert warps is not None
-    assert depth is not None
-    n, k = contract.exact("n"), contract.exact("k")
-    rounds = k // (CHUNK * warps * depth)
-    left = k - rounds * CHUNK * warps * depth
-    return {
-        "symbol": symbol(contract, tactic),
-        "parameters": cuda.parameters(contract, tactic),
-        "dependent": tactic.dependent,
-        "first_round": int(tactic.dependent),
-        "rows": rows,
-        "warps": warps,
-        "threads": 32 * warps,
-        "ctas_per_unit": tactic.kernel.options["ctas_per_unit"],
-        "chunk": CHUNK,
-        "n": n,
-        "k": k,
-        "n_tail": n % rows != 0,
-        "rounds": rounds,
-        "round_chunks": warps * depth,
-        "round_steps": [step * warps for step in range(depth)],
-        "rest_first": rounds * warps * depth,
-        "rest_steps": [step * warps for step in range(-(-left // (CHUNK * warps)))],
-        "rest_guarded": left % (CHUNK * warps) != 0,
-        **cuda.finish(contract, column="n_out"),
-    }
+    """Return the template's constants."""
+    return gemv.constants(contract, tactic, CHUNK)
 
 
 def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:

@@ -18,8 +18,7 @@ from nkc.ir.contract import Accumulate, Combine, Contract, DType, Layout
 from nkc.ir.scales import leading_extent
 from nkc.tactics import cuda
 from nkc.tactics.addressing import Aligned, OffsetUnit, offsets_fit_int32
-from nkc.tactics.dense import wave
-from nkc.tactics.dense.kernel import symbol
+from nkc.tactics.dense import gemv, wave
 from nkc.tactics.dense.plan import lower, schedule, tile_of
 from nkc.tactics.dense.proofs import gemv_proofs
 from nkc.tactics.dense.requirements import ALIGNMENT, block_scales, rows_along_k, values
@@ -32,7 +31,7 @@ from nkc.tactics.predicate import (
     dtypes,
     multiple_of,
 )
-from nkc.tactics.tactic import DEPENDENT, CodePattern, Guarantees, Kernel, Tactic
+from nkc.tactics.tactic import DEPENDENT, LAST, CodePattern, Guarantees, Kernel, Tactic
 
 BLOCK_K = 128
 CHUNK = 512
@@ -70,9 +69,6 @@ ROWS = (
     Row(4, 8, 1, 1, 24),
 )
 
-LAST = 1_000_000_000
-"""Behind every rank that the rule tells in nanoseconds."""
-
 FIXED_ORDER_ROWS = (
     Row(LAST, 4, 2, 1, 16),
     Row(LAST, 8, 4, 1, 5),
@@ -88,45 +84,21 @@ More rows a CTA than have room for a sum of every block.
 
 
 def constants(contract: Contract, tactic: Tactic) -> Mapping[str, object]:
-    """Return the template's constants: rounds of `depth` chunks a warp, then what is left of k."""
-    _, rows, _ = tile_of(tactic)
-    warps, depth = tactic.schedule.waves, tactic.schedule.stages
-    assert warps is not None
-    assert depth is not None
+    """Return the template's constants: with those of every such kernel, where the scales lie and how sums are added."""
     n, k = contract.exact("n"), contract.exact("k")
     a = operations.get("dense").operand("a")
     a_scale = contract.scales["a"]
-    rounds = k // (CHUNK * warps * depth)
-    left = k - rounds * CHUNK * warps * depth
-    rest_steps = -(-left // (CHUNK * warps))
+    shared = gemv.constants(contract, tactic, CHUNK)
     return {
-        "symbol": symbol(contract, tactic),
-        "parameters": cuda.parameters(contract, tactic),
-        "dependent": tactic.dependent,
-        "first_round": int(tactic.dependent),
-        "rows": rows,
-        "warps": warps,
-        "threads": 32 * warps,
-        "ctas_per_unit": tactic.kernel.options["ctas_per_unit"],
-        "chunk": CHUNK,
-        "n": n,
-        "k": k,
-        "n_tail": n % rows != 0,
+        **shared,
         "scale_block_n": contract.scales["b"].block[0],
         "scale_block_k": BLOCK_K,
         "k_blocks": k // BLOCK_K,
         "a_scale_stride": 1 if a_scale.layout is Layout.ROW_MAJOR else leading_extent(contract, a, "m").of({"m": 1}),
         "last_row": n - 1,
-        "rounds": rounds,
-        "round_chunks": warps * depth,
-        "round_steps": [step * warps for step in range(depth)],
-        "rest_first": rounds * warps * depth,
-        "rest_steps": [step * warps for step in range(rest_steps)],
-        "rest_guarded": left % (CHUNK * warps) != 0,
-        "step_chunks": warps,
+        "step_chunks": shared["warps"],
         "ascending": tactic.guarantees.combine is Combine.ASCENDING,
-        **_lanes_of_a_block(rows),
-        **cuda.finish(contract, column="n_out"),
+        **_lanes_of_a_block(tile_of(tactic)[1]),
     }
 
 
