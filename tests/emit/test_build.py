@@ -1,5 +1,6 @@
 """Building, with a toolchain that compiles nothing: sealing, mismatches, what is laid out, and that nothing leaks."""
 
+import dataclasses
 import getpass
 import hashlib
 import json
@@ -14,14 +15,17 @@ import pytest
 from nkc import ir
 from nkc.emit import build as b
 from nkc.emit.build import Artifact, OnMismatch, Outcome, gather_requests
-from nkc.emit.explain import Explain
-from nkc.ir.contract import Contract, Lds
+from nkc.emit.explain import Explain, encode
+from nkc.emit.source import CodeObject, Source
+from nkc.ir.contract import Contract, Lds, Maturity
 from nkc.ir.launch import Launch
 from nkc.ir.manifest import Disposition, Manifest
+from nkc.ir.target import Target
 from nkc.tactics.reason import StageName
 from nkc.tactics.select import Policy, Selection, select
 
 from ..fixtures.contracts import Edits, contract
+from ..fixtures.sheets import tactic
 from ..fixtures.toolchain import FakeToolchain
 
 EXPERIMENTS = Policy(allow_experimental=True)
@@ -91,6 +95,19 @@ def test_N21_fixed_and_dynamic_lds_never_mix() -> None:
     other = built(toolchain=FakeToolchain(lds={"": 2048}))
     assert json.loads(other.files(keep=False)["launch.json"])["lds"] == {"fixed_bytes": 0, "dynamic_bytes": 2048}
     assert other.id != artifact.id
+
+
+def test_N21_what_an_object_has_by_itself_is_not_asked_for_at_launch() -> None:
+    class Fixed(FakeToolchain):
+        def compile(self, source: Source, target: Target) -> CodeObject:
+            made = super().compile(source, target)
+            said = msgspec.structs.replace(made.resources, lds_fixed_bytes=1024)
+            return dataclasses.replace(made, resources=said, lds_dynamic_bytes=0)
+
+    artifact = built(toolchain=Fixed())
+    assert json.loads(artifact.files(keep=False)["launch.json"])["lds"] == {"fixed_bytes": 1024, "dynamic_bytes": 0}
+    assert artifact.contract.lds == Lds(fixed_bytes=1024, dynamic_bytes=0)
+    assert artifact.id != built(toolchain=FakeToolchain(lds={"": 1024})).id
 
 
 @pytest.mark.parametrize(
@@ -199,6 +216,55 @@ def test_a_forced_tactic_that_does_not_hold_has_no_next() -> None:
     outcome = b.build_selection(selection(only=name), FakeToolchain(lds={"": 200_000}), on_mismatch=OnMismatch.NEXT)
     assert outcome.explain is not None
     assert outcome.explain.disposition is Disposition.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("edits", "claim", "policy", "predicate", "field"),
+    [
+        ({"$.target.arch": "gfx942"}, None, EXPERIMENTS, "target_has", "$.dtypes.a"),
+        ({}, Maturity.EXPERIMENT, Policy(), "mature", "maturity"),
+        ({}, Maturity.REJECTED, EXPERIMENTS, "mature", "maturity"),
+    ],
+    ids=["e4m3fn on gfx942", "an experiment without consent", "rejected in spite of consent"],
+)
+def test_K20_what_no_tactic_may_serve_ends_before_anything_is_compiled(
+    edits: Edits, claim: Maturity | None, policy: Policy, predicate: str, field: str
+) -> None:
+    def ended() -> bytes:
+        tactics = None if claim is None else [tactic("only", claim=claim)]
+        chosen = select(contract(edits), policy, tactics=tactics)
+        toolchain = FakeToolchain()
+        outcome = b.build_selection(chosen, toolchain, on_mismatch=OnMismatch.NEXT)
+        assert (outcome.artifact, outcome.error, toolchain.compiled) == (None, None, [])
+        assert outcome.explain is not None
+        assert (outcome.explain.disposition, outcome.explain.id) == (Disposition.UNSUPPORTED, None)
+        asked = [one for one in outcome.explain.candidates if claim is not None or ".fp8_" in one.name]
+        assert asked
+        for candidate in asked:
+            assert (predicate, field) in [(reason.predicate, reason.field) for reason in candidate.reasons]
+        return encode(outcome.explain)
+
+    assert ended() == ended()
+
+
+@pytest.mark.parametrize(
+    "spoken",
+    [
+        {"$.epilogue": {"kind": "identity"}, "$.target.wave": 64, "$.numerics.round": "rne_once"},
+        {"$.properties": {"deterministic": True, "graph_capture": True}, "$.scales.a.dtype": "fp32"},
+        {"$.alignment": {"a": 16, "b": 16, "a_scales": 16, "b_scales": 16, "out": 16}, "$.constants": {}},
+    ],
+    ids=lambda edits: next(iter(edits)),
+)
+def test_K15_a_default_that_is_spelled_out_gives_the_same_tactic_and_the_same_bytes(spoken: Edits) -> None:
+    def written(edits: Edits) -> tuple[str, str, bytes, dict[str, bytes]]:
+        outcome = b.build_selection(selection(edits), FakeToolchain(), on_mismatch=OnMismatch.FAIL)
+        assert outcome.artifact is not None
+        assert outcome.explain is not None
+        artifact = outcome.artifact
+        return artifact.id, artifact.tactic, encode(outcome.explain), artifact.files(keep=True)
+
+    assert written(spoken) == written({})
 
 
 # requests

@@ -70,6 +70,27 @@ def test_every_token_changes_it(old: str, new: str) -> None:
     assert digest(KERNEL.replace(old, new)) != digest()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/* notes */ a = 1;",
+        "/* notes **/ a = 1; /* more */",
+        "/* notes // */ a = 1;",
+        "// notes /*\na = 1;",
+        'char s[] = "/*"; a = 1;',
+        'char s[] = "//"; a = 1;',
+        "char c = '\"'; a = 1; // \"",
+        'asm("/* open" : "=r"(a)); a = 1; /* */',
+        "#pragma unroll /* once */\na = 1;",
+        "#pragma unroll // once\na = 1;",
+        "a = 2 /1;",
+    ],
+)
+def test_N08_what_follows_a_passage_that_is_left_out_counts(text: str) -> None:
+    """A passage ends where the language says so, wherever else its end or its beginning might be read."""
+    assert digest(text.replace("1;", "3;")) != digest(text)
+
+
 def test_the_language_is_part_of_it() -> None:
     text = "kernel\n"
     assert digest(text) != digest(text, language="triton")

@@ -85,6 +85,21 @@ def test_every_constant_operator_and_name_changes_it(place: tuple[int, int, str]
     assert digest(KERNEL[:start] + other + KERNEL[end:]) != digest()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# notes\na = 1\n",
+        "x = '#'; a = 1\n",
+        'x = """\n#"""; a = 1\n',
+        "x = (2,  # notes '\n     1)\n",
+        "x = 2  # notes \\\na = 1\n",
+        '"""notes"""\na = 1\n',
+    ],
+)
+def test_N08_what_follows_a_passage_that_is_left_out_counts(text: str) -> None:
+    assert digest(text.replace("1", "3")) != digest(text)
+
+
 def test_moving_a_statement_out_of_its_block_changes_it() -> None:
     assert (
         digest(KERNEL.replace("            rows = rows + 1", "            pass\n        rows = rows + 1")) != digest()
@@ -104,6 +119,7 @@ def test_moving_a_statement_out_of_its_block_changes_it() -> None:
     ids=str,
 )
 def test_every_option_changes_it(options: Options) -> None:
+    """F34: the same text with fast math and without is two kernels, in an id as in every key made of it."""
     assert digest(options=options) != digest()
 
 

@@ -129,3 +129,27 @@ def test_N01_the_same_input_gives_the_same_bytes() -> None:
 def test_N29_the_record_says_that_experiments_were_allowed() -> None:
     assert explained().policy.allow_experimental
     assert not explained(policy=Policy()).policy.allow_experimental
+
+
+def test_N24_another_layout_of_the_same_dims_is_a_recorded_fallback() -> None:
+    record = explained({"$.layouts.b": "shuffled_16x16", "$.fallback": "framework"})
+    assert (record.disposition, record.selected, record.fallback) == (Disposition.FALLBACK, None, "framework")
+    here = [one for one in record.candidates if one.target == "gfx950" and ".fp8_" in one.name]
+    assert here
+    for candidate in here:
+        (reason,) = [reason for reason in candidate.reasons if reason.field == "$.layouts.b"]
+        assert (reason.wanted, reason.actual) == ("row_major_nk", "shuffled_16x16")
+
+
+def test_F04_each_candidate_s_rows_are_in_the_record() -> None:
+    document = json.loads(encode(explained({"$.shape": {"m": {"min": 1, "max": 512}, "n": 32, "k": 4096}})))
+    said = {
+        candidate["name"]: reason
+        for candidate in document["candidates"]
+        for reason in candidate["reasons"]
+        if candidate["target"] == "gfx950" and reason["field"] == "$.shape.m"
+    }
+    reason = said["gfx950.dense.fp8_mfma_16x64x128_s3"]
+    assert reason["actual"] == "1..512"
+    assert reason["wanted"].startswith("at most 16 (")
+    assert reason["nearest"] == {"min": 1, "max": 16}

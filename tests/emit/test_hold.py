@@ -111,6 +111,7 @@ def test_parameters_are_naturally_aligned_and_end_in_two_hidden_pointers() -> No
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_each_disagreement_is_found_alone(said: dict[str, object], expected: tuple[str, str, str, str]) -> None:
+    """N19 among them: an argument buffer that is smaller than its arguments."""
     found = MFMA.saying(**said)
     assert expected in found
     others = {reason[0] for reason in found} - {expected[0]}

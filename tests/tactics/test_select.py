@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nkc import ir
-from nkc.ir.contract import Maturity
+from nkc.ir.contract import Bounded, Combine, Maturity
 from nkc.ir.errors import ToolError
 from nkc.tactics import catalogue
 from nkc.tactics.hardware import LdsFits
@@ -97,6 +97,29 @@ def test_F04_a_range_that_fits_only_in_part_is_rejected_whole() -> None:
     selection = select(contract({"$.shape.m": {"min": 1, "max": 512}}), EXPERIMENTS, tactics=[sheet])
     (reason,) = reasons_of(selection)
     assert (reason.wanted, reason.actual) == ("at most 255", "1..512")
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
+@pytest.mark.parametrize("accumulate", ["matrix_unit_fp32", "tensor_core_fp8"])
+def test_F04_what_serves_a_range_serves_every_row_of_it(arch: str, accumulate: str) -> None:
+    """N = 32 beside tiles of 32 and 64 columns: nothing that works below 256 rows meets its first prefill unready."""
+    fixed = {"$.target.arch": arch, "$.numerics.accumulate": accumulate, "$.shape.n": 32, "$.shape.k": 4096}
+
+    def eligible(m: object) -> set[str]:
+        return set(names(select(contract({**fixed, "$.shape.m": m}), EXPERIMENTS).eligible))
+
+    whole = select(contract({**fixed, "$.shape.m": {"min": 1, "max": 512}}), EXPERIMENTS)
+    alone = [eligible(m) for m in (1, 255, 256, 512)]
+    assert whole.selected is not None
+    assert set(names(whole.eligible)) == set.intersection(*alone)
+    partly = set.union(*alone) - set.intersection(*alone)
+    assert len(partly) > 4
+    for found in whole.candidates:
+        if names((found,))[0] in partly:
+            assert [(reason.field, reason.actual) for reason in found.reasons] == [("$.shape.m", "1..512")]
+            assert found.reasons[0].wanted.startswith("at most ")
+            nearest = found.reasons[0].nearest
+            assert nearest == 1 or isinstance(nearest, Bounded), "the rows that it would serve"
 
 
 @pytest.mark.parametrize(
@@ -259,12 +282,26 @@ def test_a_forced_route_lifts_no_predicate() -> None:
 @pytest.mark.parametrize("name", ["deterministic", "graph_capture"])
 @pytest.mark.parametrize("guaranteed", [True, False])
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_property_is_served_only_where_it_is_guaranteed(name: str, guaranteed: bool, asked: bool) -> None:
+def test_F31_a_property_is_served_only_where_it_is_guaranteed(name: str, guaranteed: bool, asked: bool) -> None:
     sheet = tactic("t", **{name: guaranteed})  # type: ignore[arg-type]
     selection = select(contract({f"$.properties.{name}": asked}), EXPERIMENTS, tactics=[sheet])
     assert (selection.selected is not None) == (guaranteed or not asked)
     for reason in reasons_of(selection):
         assert (reason.stage, reason.field, reason.nearest) == (StageName.PROPERTY, f"$.properties.{name}", False)
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
+def test_F31_parts_along_k_serve_a_deterministic_contract_that_lets_them_add_in_a_fixed_order(arch: str) -> None:
+    shape = {"$.target.arch": arch, "$.shape": {"m": 16, "n": 512, "k": 4096}}
+    fixed = select(contract({**shape, "$.numerics.combine": "fixed_order"}), EXPERIMENTS)
+    assert fixed.contract.properties.deterministic
+    split = [found.tactic for found in fixed.eligible if (found.tactic.schedule.split_k or 1) > 1]
+    assert split
+    assert all(tactic.guarantees.deterministic for tactic in split)
+    assert {tactic.guarantees.combine for tactic in split} == {Combine.FIXED_ORDER}
+    ascending = select(contract(shape), EXPERIMENTS)
+    assert ascending.selected is not None
+    assert not {tactic.name for tactic in split} & {found.tactic.name for found in ascending.eligible}
 
 
 # what the author wrote is never changed
@@ -438,6 +475,19 @@ def test_a_pack_that_cannot_be_loaded_is_named(tmp_path, monkeypatch: pytest.Mon
     assert caught.value.exit_code == 4
 
 
-def test_N12_what_no_rule_allows_never_reaches_selection() -> None:
+def test_N12_k_is_whole_scale_blocks_and_n_only_where_a_tactic_says_so() -> None:
     (line,) = problems(document({"$.shape.k": 4100}))
     assert line.startswith("$.shape.k: 4100 is not a multiple of 128, the FP8 scale block of `a` along k")
+    with pytest.raises(ir.ContractError) as caught:
+        contract({"$.shape.k": 4100})
+    assert caught.value.exit_code == 2
+    partial = contract({"$.shape.n": 576})
+    assert select(partial, EXPERIMENTS).selected is not None
+    whole = tactic("whole", multiple_of("$.shape.n", 128, why="a tile is as wide as a scale block"))
+    (reason,) = reasons_of(select(partial, EXPERIMENTS, tactics=[whole]))
+    assert (reason.stage, reason.field, reason.actual, reason.nearest) == (
+        StageName.PREDICATE,
+        "$.shape.n",
+        "576",
+        640,
+    )
