@@ -10,8 +10,10 @@ from nkc.emit.render import render
 from nkc.emit.source import Source
 from nkc.ir.contract import Bounded, Contract, DType
 from nkc.ir.frozen import FrozenMap
-from nkc.tactics import Tactic, tactics_of
+from nkc.tactics import Policy, Tactic, select, tactics_of
 from nkc.tactics.tactic import Lowered
+
+from ..fixtures import contracts
 
 TACTICS = tactics_of("dense")
 TRITON = [tactic for tactic in TACTICS if tactic.kernel.language == "triton"]
@@ -90,6 +92,36 @@ def test_a_column_has_the_scale_row_of_its_block(tactic: Tactic, n: int) -> None
             said = eval(row.replace("tl.minimum", "min"), {"min": min}, {"tile_column": column})
             first = column * tile[1] + 128 * rows.index(row)
             assert said == min(first // 128, -(-n // 128) - 1)
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
+def test_F08_a_pitch_beyond_32_bits_is_multiplied_in_64_or_refused(arch: str) -> None:
+    """31 steps of 2^27 scales pass 2^31, though the 32 scales themselves fit anywhere."""
+    pitch = 1 << 27
+    scales = {"$.scales.a.layout": "m_major", "$.scales.a.leading_dim": pitch}
+    asked = contracts.contract({"$.target.arch": arch, "$.properties.constant": ["b", "b_scales"], **scales})
+    selection = select(asked, Policy(allow_experimental=True))
+    families = {found.tactic.family for found in selection.eligible}
+    assert families == ({"sm_90.dense.fp8_gemv"} if arch == "sm_90" else set())
+    for found in selection.eligible:
+        multiplied = re.findall(rf"(\S+) \* {pitch}\b", rendered(found.tactic, asked).text)
+        assert multiplied
+        assert all(product.endswith("(u64)block") for product in multiplied)
+    refused = [
+        (reason.field, reason.wanted, reason.actual)
+        for found in selection.candidates
+        if found.tactic.target == arch
+        for reason in found.reasons
+        if reason.predicate == "scale_offsets_fit_int32"
+    ]
+    largest, unit = ((31 * pitch + 1) * 4, "bytes") if arch == "gfx950" else (31 * pitch, "elements")
+    assert set(refused) == {
+        (
+            "$.scales.a.leading_dim",
+            f"offsets into the scales of `a` of at most {(1 << 31) - 1} {unit}",
+            f"{largest} with 32 groups of {pitch}",
+        )
+    }
 
 
 def test_scales_of_activations_lie_where_the_contract_says() -> None:

@@ -36,6 +36,25 @@ def test_every_template_is_reached() -> None:
     assert {path.relative_to(templates.root()).as_posix() for path in kernels} == reached
 
 
+ATOMIC = re.compile(r"\btl\.atomic_\w+\(\s*\w+|\batomic[A-Z]\w*\(|\b(?:atom|red|multimem)\.[a-z]|\bcp\.reduce\.")
+
+
+def test_F31_nothing_is_added_to_a_result_in_the_order_of_arrival() -> None:
+    """Who arrives may be counted, as the pieces of a split along k are: an integer that no result is made of."""
+    found = {
+        (path.name, atomic) for path in templates.root().rglob("*.j2") for atomic in ATOMIC.findall(path.read_text())
+    }
+    assert found == {("dense_finish.py.j2", "tl.atomic_add(counters")}
+    wrong = (
+        "tl.atomic_add(out",
+        "atomicAdd(out",
+        "red.global.add.f32",
+        "atom.add.noftz.bf16x2",
+        "cp.reduce.async.bulk",
+    )
+    assert all(ATOMIC.search(text) for text in wrong)
+
+
 def test_an_operation_names_epilogues_that_exist() -> None:
     for name in operations.names():
         for kind in operations.get(name).epilogues:

@@ -1,9 +1,12 @@
 """Recipes make the same arrays everywhere, prove their own exactness, and contain what they promise (F01)."""
 
+import dataclasses
+
 import msgspec
 import numpy as np
 import pytest
 
+from nkc.verify.bounds import dense_error
 from nkc.verify.numbers import bf16, fp8, fp32
 from nkc.verify.oracles import dense
 from nkc.verify.oracles.dense import Operands
@@ -102,6 +105,19 @@ def test_F01_the_wrong_scale_row_shows(regime):
     differs = (dense.value(operands) != dense.value(wrong)).any(axis=0)
     assert differs[112:128].any()
     assert not differs[:112].any()
+
+
+@pytest.mark.parametrize("side", ["scale_a", "scale_b"])
+@pytest.mark.parametrize("regime", [Regime.WIDE, Regime.MODEL_LIKE])
+@pytest.mark.parametrize("unit", [FP32_FMA, HOPPER_FP8], ids=lambda u: u.name)
+def test_F16_a_scale_that_lost_its_mantissa_shows(unit, regime, side):
+    """As a kernel for power-of-two scales would take it: 0.3 as 0.25, a quarter off, and no message."""
+    operands = dense_inputs(recipe(regime), 3, 448, 256).operands()
+    fractions, exponents = np.frexp(getattr(operands, side))
+    assert (fractions != 0.5).all()
+    dropped = dataclasses.replace(operands, **{side: np.ldexp(np.float32(0.5), exponents)})
+    off = np.abs(dense.value(dropped) - dense.value(operands))
+    assert (off > dense_error(operands, unit, dense.ascending(operands))).mean() > 0.5
 
 
 def test_model_like_is_quantised_by_the_rule():

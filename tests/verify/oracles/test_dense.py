@@ -88,6 +88,7 @@ def test_K17_nan_fills_its_row_and_no_other():
 def test_K17_the_wrong_format_gives_a_quarter():
     wrong = dense.fp32_sequential(k01(fmt=fp8.E4M3FNUZ))
     free = ~np.isnan(wrong)
+    assert free.any()
     assert np.array_equal(4 * wrong[free], dense.fp32_sequential(k01())[free])
 
 
@@ -97,6 +98,14 @@ def test_F14_the_negative_zero_code_multiplies_as_zero():
     plus = A.copy()
     plus[0, ::5] = 0x00
     assert np.array_equal(dense.fp32_sequential(k01(a)), dense.fp32_sequential(k01(plus)))
+
+
+def test_F16_every_bit_of_a_scale_counts():
+    ones, third = np.ones((1, 128), np.float32), np.float32([[0.3]])
+    operands = Operands(a=ones, b=ones, scale_a=third, scale_b=np.float32([[1]]))
+    assert dense.value(operands)[0, 0] == 128 * float(np.float32(0.3))
+    assert dense.fp32_sequential(operands)[0, 0] == 128 * np.float32(0.3)
+    assert dense.accumulator(operands, HOPPER_FP8)[0, 0] == 128 * np.float32(0.3)
 
 
 @pytest.mark.parametrize(("n", "rows"), [(576, 5), (2112, 17), (448, 4)])
