@@ -214,6 +214,7 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "fewer_registers": row.fewer_registers,
         "row_tiles": row_tiles,
         "dependent": tactic.dependent,
+        "finish_waits": tactic.dependent,
         "streamed": row_tiles <= 2,
         "sums": sums,
         "accumulators": list(range(sums)),

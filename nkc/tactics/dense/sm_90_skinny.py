@@ -5,6 +5,8 @@ under way on all multiprocessors, not the products, set the pace: stages are as 
 a cluster share a tile along k and add up through distributed shared memory in the same launch: no workspace, no
 atomics, ascending ranks. `skinny` has a warp that copies by TMA; in `stream` every thread copies 16 bytes at a time,
 and nothing is set up before the weights are asked for.
+
+Launched dependent, both have the weights of the whole ring under way before they wait for the grids ahead.
 """
 
 from collections.abc import Mapping
@@ -135,7 +137,14 @@ class Row(NamedTuple):
 
 
 MOST_DEPENDENT_TOKENS = 16
-"""Above, the time that dependent launch saves is a small part."""
+"""Of tiles by TMA: above, the time that dependent launch saves is a small part. By every thread none is timed yet."""
+
+SHARED_BLOCKS = 32
+"""Blocks of k of a CTA, above which it matters that CTAs begun early share the units left empty.
+
+Told from the twins of `skinny` at 11 shapes and 16 rows on an H200: where there was room for more CTAs and each had
+more blocks, 8 of 12 took longer than their plain forms, 1.32 times at most; of the other 62 five, 1.08 times at most.
+"""
 
 ROWS = (
     Row(50, 8, 64, 1, 2, 4),
@@ -216,6 +225,8 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
     most_local, refill = most_stages * row.blocks, most_stages > row.stages
     row_tiles, _ = tiles(contract, tactic)
     strides = activation_scales(contract)
+    early = tactic.dependent and not row.by_tma
+    assert not early or row.tokens * 8 >= threads, "behind the wait every thread brings tokens of each block"
     return {
         "symbol": symbol(contract, tactic),
         "parameters": cuda.parameters(contract, tactic),
@@ -240,6 +251,8 @@ def constants(contract: Contract, tactic: Tactic, *, row: Row) -> Mapping[str, o
         "threads": threads + (32 if row.by_tma else 0),
         "ctas": row.ctas,
         "dependent": tactic.dependent,
+        "finish_waits": tactic.dependent and not early,  # where every thread copies, each has waited
+        "scales_early": early,
         "scales": scales,
         "row_major": contract.scales["a"].layout is Layout.ROW_MAJOR,
         "row_stride": strides["a_scale_row_stride"],
@@ -300,6 +313,12 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
     )
 
 
+def _crowds(contract: Contract, tactic: Tactic, *, row: Row) -> bool:
+    """Return whether CTAs whose tiles every thread copies would share units for long; by TMA tuning rows say it."""
+    long = wave.work_of(contract, tactic).blocks > SHARED_BLOCKS
+    return not row.by_tma and long and wave.crowded(contract, tactic, resident=row.ctas)
+
+
 def _combine(row: Row) -> Combine:
     """Return how block sums become the result: a split along k adds partial chains."""
     return Combine.ASCENDING if row.split == 1 else Combine.FIXED_ORDER
@@ -335,6 +354,7 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
             decided_by=DECIDING_FILES if row.codes else (),
         ),
         estimate=wave.estimate,
+        crowds=partial(_crowds, row=row),
         proofs=codes_proofs if row.codes else skinny_proofs,
         note=f"weights on the tensor core's rows, {copying}" + ", all columns of a token become codes" * row.codes,
     )
@@ -343,5 +363,5 @@ def _tactic(row: Row, *, dependent: bool) -> Tactic:
 TACTICS = tuple(
     _tactic(row, dependent=dependent)
     for row in (*ROWS, *CODES_ROWS)
-    for dependent in (False, True)[: 1 + (row.by_tma and row.tokens <= MOST_DEPENDENT_TOKENS)]
+    for dependent in (False, True)[: 1 + (not row.by_tma or row.tokens <= MOST_DEPENDENT_TOKENS)]
 )

@@ -125,8 +125,14 @@ def crowds(contract: Contract, tactic: Tactic) -> bool:
     Launched dependent, such a kernel fills up the units that the grid ahead left empty: 112 tiles of 64x64, two a unit,
     took 41.3 us for 32.2 on an H200 (`docs/notes/dependent-launch.md`).
     """
-    work, resident = work_of(contract, tactic), tactic.kernel.options["ctas_per_unit"]
+    resident = tactic.kernel.options["ctas_per_unit"]
     assert isinstance(resident, int)
+    return crowded(contract, tactic, resident=resident)
+
+
+def crowded(contract: Contract, tactic: Tactic, *, resident: int) -> bool:
+    """Return `crowds` of a kernel of which a unit has room for so many workgroups."""
+    work = work_of(contract, tactic)
     return resident > 1 and work.pieces < work.units * resident
 
 
