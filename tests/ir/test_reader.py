@@ -27,6 +27,7 @@ _EPILOGUES = "known: bias, gated_silu, gelu_erf, gelu_tanh, identity, silu"
 ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     # the top level
     ({"$.name": "x"}, f"$.name: unknown key (known: {_TOP})"),
+    ({"$.allow_neg_eigvals": True}, f"$.allow_neg_eigvals: unknown key (known: {_TOP})"),
     ({"$.epilog": {"kind": "silu"}}, f"$.epilog: unknown key (did you mean `epilogue`? known: {_TOP})"),
     ({"$.a\nb": 1}, f"$.a\\nb: unknown key (known: {_TOP})"),
     ({"$." + "a" * 61: 1}, f"$.{'a' * 57}...: unknown key (known: {_TOP})"),
@@ -84,6 +85,11 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     (
         {"$.shape.k": 4100},
         "$.shape.k: 4100 is not a multiple of 128, the FP8 scale block of `a` along k "
+        "(pad k to 4224, or use a contract without block scales)",
+    ),
+    (
+        {"$.shape.k": 4160},  # 64 beyond a whole number of blocks
+        "$.shape.k: 4160 is not a multiple of 128, the FP8 scale block of `a` along k "
         "(pad k to 4224, or use a contract without block scales)",
     ),
     (
@@ -189,6 +195,10 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
         {"$.properties.constant": ["b", "out"]},
         "$.properties.constant[1]: `out` is no argument that a kernel only reads (known: a, b, a_scales, b_scales)",
     ),
+    (
+        {"$.properties.constant": ["b", "a", "b"]},
+        "$.properties.constant[2]: `b` is named at [0] already (name each argument once)",
+    ),
     # alignment and constants
     ({"$.alignment.a": 24}, "$.alignment.a: 24 is not a power of two (alignments are in bytes)"),
     ({"$.alignment.a": 8192}, "$.alignment.a: 8192 is out of range (an integer from 1 to 4096)"),
@@ -257,11 +267,12 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
 
 @pytest.mark.parametrize(("edits", "line"), ONE_PROBLEM, ids=[line.split(" ")[0] for _, line in ONE_PROBLEM])
 def test_each_problem_is_one_line_that_says_where_what_and_how_to_mend(edits: dict[str, object], line: str) -> None:
-    """F16, N12 to N15, N17 and N19 among them.
+    """F16, N12 to N15, N17, N19 and K20 among them.
 
     Scales other than fp32 (F16), K that is no multiple of a scale block (N12), a chip or wave that is not there (N13),
     an unknown or an empty key (N14), what has no default and was left out (N15), a launch without a dimension, of too
-    many threads or of less than no LDS (N17), two arguments of one name (N19).
+    many threads or of less than no LDS (N17), two arguments of one name (N19); a key, a K, a scale dtype and a dtype
+    that other systems take without a word (K20).
     """
     assert problems(document(edits)) == (line,)
 
@@ -562,6 +573,29 @@ def test_any_json_is_a_contract_or_error_lines(value: object) -> None:
 )
 def test_any_bytes_are_a_contract_or_error_lines(data: bytes) -> None:
     _read_or_lines(data)
+
+
+_LISTED = st.lists(st.sampled_from(["a", "b", "a_scales", "b_scales", "bias", "out", "c", ""]), max_size=5)
+
+
+@given(_LISTED)
+def test_a_list_of_constant_arguments_names_each_once(names: list[str]) -> None:
+    """A name is known and new, or it has a line of its own; what is accepted says the same in any order."""
+    readable = ("a", "b", "a_scales", "b_scales")
+    wrong = [index for index, name in enumerate(names) if name not in readable or name in names[:index]]
+    found = problems(document({"$.properties.constant": names}))
+    assert [line.split(": ")[0] for line in found] == [f"$.properties.constant[{index}]" for index in wrong]
+    if not wrong:
+        read = contract({"$.properties.constant": names})
+        assert read.properties.constant == tuple(sorted(names))
+
+
+@given(st.lists(st.sampled_from(["a", "b", "out", "m"]), max_size=5))
+def test_a_list_of_arguments_names_each_once(names: list[str]) -> None:
+    listed = [{"name": name, "type": "int32"} for name in names]
+    again = [index for index, name in enumerate(names) if name in names[:index]]
+    found = problems(document({"$.arguments": listed}))
+    assert [line.split(": ")[0] for line in found] == [f"$.arguments[{index}].name" for index in again]
 
 
 def test_a_hint_names_the_nearest_of_many() -> None:

@@ -245,6 +245,7 @@ def test_row_8_checks_run_before_any_route_is_asked(registry) -> None:
 
 
 def test_row_9_an_omitted_argument_and_its_default_are_one_call(registry) -> None:
+    """K15 where a kernel is called."""
     route = Fixture("a")
     registry.add("op", route)
     function = make(registry)
@@ -320,6 +321,7 @@ def test_row_17_what_is_alike_on_every_rank_needs_no_collective(registry) -> Non
 
 
 def test_row_17_plans_are_compared_before_the_first_launch() -> None:
+    """K20: ranks that would decide by different bundles are one error, before any of them launches."""
     compare_plans(Lockstep(plans=("abc", "abc")), "abc")
     with pytest.raises(RankError, match="rank 0 abc, rank 1 abc, rank 2 abd"):
         compare_plans(Lockstep(plans=("abc", "abd")), "abc")

@@ -38,7 +38,9 @@ def test_calls_come_in_order(hip: Standin, out) -> None:
 
 
 def test_arguments_and_implicit_ones_arrive_byte_by_byte(hip: Standin, out) -> None:
+    """N21: the object has 1024 bytes of LDS by itself, and the launch asks for none."""
     launch, image = dense_launch(arch="gfx950", m=(1, 64))
+    assert (launch.lds.fixed_bytes, launch.lds.dynamic_bytes) == (1024, 0)
     arrays = dense_arrays(launch, 9)
     (kernel,) = _load(hip, out, (launch, image))
     kernel.launch(*arrays.values(), stream=0xFEDCBA987654)

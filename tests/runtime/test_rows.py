@@ -1,5 +1,7 @@
 """A bundle of the parts of a split contract: exactly one kernel takes each number of rows, the narrowest first."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from nkc.runtime import load
@@ -9,8 +11,10 @@ from nkc.runtime.route import Call
 from .support import dense_arrays, dense_launch, write_bundle
 
 
-def call(launch, m: int) -> Call:
+def call(launch, m: int, *, without: str | None = None) -> Call:
     arrays = dense_arrays(launch, m)
+    if without is not None:
+        del arrays[without]
     outputs = {"out": arrays.pop("out")}
     return Call(
         operation="dense",
@@ -57,3 +61,38 @@ def test_the_narrowest_kernel_that_fits_is_taken(cuda, out, m) -> None:
     wanted = by_symbol["dense_m16_n256_k512" if m == 16 else "dense_m5_9_n256_k512"]
     (launched,) = cuda.launches()
     assert wanted.symbol in launched.split()
+
+
+@pytest.mark.parametrize(
+    ("given", "without", "said"),
+    [
+        ({}, None, None),
+        ({"m": 8}, None, ["`a` shape: wanted [12, 512], got [8, 512]", "`out` shape: wanted [12, 768], got [8, 768]"]),
+        (
+            {"k": 640},
+            None,
+            ["`a` shape: wanted [12, 512], got [12, 640]", "`b` shape: wanted [768, 512], got [768, 640]"],
+        ),
+        (
+            {"n": 767},
+            None,
+            ["`b` shape: wanted [768, 512], got [767, 512]", "`out` shape: wanted [12, 768], got [12, 767]"],
+        ),
+        ({}, "a_scales", ["the kernel needs `a_scales`"]),
+    ],
+    ids=["all as built", "rows", "k", "n", "an operand that is missing"],
+)
+def test_N35_what_the_kernel_was_not_built_for_is_a_reason_and_no_exception(
+    cuda, out, given: Mapping[str, int], without: str | None, said: list[str] | None
+) -> None:
+    built = {"m": 12, "n": 768, "k": 512}
+    kernel = dense_launch(**built)
+    route = BundleRoute(load(write_bundle(out, [kernel])), "dense")
+    asked = {**built, **given}
+    accepted, why = route.verify(call(dense_launch(**asked)[0], asked["m"], without=without))
+    assert accepted is (said is None)
+    assert (why is None) is accepted
+    for part in said or ():
+        assert part in why
+    assert (why or kernel[0].id).startswith(kernel[0].id), "which kernel is spoken of"
+    assert not cuda.launches()
