@@ -9,6 +9,7 @@ import msgspec
 from nkc.bench.cell import check_operation
 from nkc.emit import build, proofs
 from nkc.emit.explain import Explain
+from nkc.emit.output import Output
 from nkc.ir.contract import Contract, dim_max
 from nkc.ir.errors import UsageError
 from nkc.ir.manifest import MANIFEST_FILE
@@ -126,7 +127,8 @@ def build_all(
 ) -> tuple[str, ...]:
     """Build kernels into one folder a tactic below `out`; return what could not be built, one line each.
 
-    Raises UsageError for an operation that cannot be benched, and where nothing at all could be built.
+    Raises UsageError for an operation that cannot be benched, and where nothing at all could be built. What stops it
+    half way leaves nothing behind.
     """
     book = proofs.book()
     wanted: dict[str, list[tuple[str, Contract]]] = {}
@@ -136,21 +138,22 @@ def build_all(
             wanted.setdefault(name, []).append((file, contract))
     problems: list[str] = []
     count = 0
-    for name, inputs in sorted(wanted.items()):
-        requests = build.gather_requests(inputs)
-        policy = Policy(allow_experimental=True, only_tactic=name)
-        outcomes = build.build_all(
-            requests,
-            toolchain,
-            policy=policy,
-            done=lambda request, _: done(request.id),
-            checks=static_checks,
-        )
-        for request, outcome in zip(requests, outcomes, strict=True):
-            if outcome.error is not None:
-                problems.append(f"{request.bindings[0].source}: {name}: {'; '.join(outcome.error.lines())}")
-            count += outcome.artifact is not None
-        build.write_all(out / name, requests, outcomes)
-    if not count:
-        raise UsageError("\n".join(["nkc: no tactic has a kernel for these contracts", *problems]))
+    with Output(out) as output:
+        for name, inputs in sorted(wanted.items()):
+            requests = build.gather_requests(inputs)
+            policy = Policy(allow_experimental=True, only_tactic=name)
+            outcomes = build.build_all(
+                requests,
+                toolchain,
+                policy=policy,
+                done=lambda request, _: done(request.id),
+                checks=static_checks,
+            )
+            for request, outcome in zip(requests, outcomes, strict=True):
+                if outcome.error is not None:
+                    problems.append(f"{request.bindings[0].source}: {name}: {'; '.join(outcome.error.lines())}")
+                count += outcome.artifact is not None
+            build.lay_out(output.below(name), requests, outcomes)
+        if not count:
+            raise UsageError("\n".join(["nkc: no tactic has a kernel for these contracts", *problems]))
     return tuple(problems)

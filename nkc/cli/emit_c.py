@@ -19,7 +19,7 @@ from nkc.runtime import kernargs
 def command(path: str, output: str, prefix: str, by_path: bool) -> None:
     """Write PREFIX.h and PREFIX.c: typed launch functions with all guards, no CUDA or HIP header needed."""
     from nkc.emit import c
-    from nkc.emit.write import make_output, write_file
+    from nkc.emit.output import Output
 
     bundle = bundles.read(path)
     kernels = [
@@ -38,6 +38,6 @@ def command(path: str, output: str, prefix: str, by_path: bool) -> None:
         for entry, launch in bundle.entries()
     ]
     files = c.emit(kernels, prefix=prefix, plan=bundle.plan_digest(), embed=not by_path)
-    make_output(Path(output))
-    for name, text in files.items():
-        write_file(Path(output, name), text.encode())
+    with Output(Path(output)) as written:
+        for name, text in files.items():
+            written.file(name, text.encode())

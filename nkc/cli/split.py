@@ -30,7 +30,7 @@ def command(contract: str, cuts: tuple[int, ...], out: Path | None) -> None:
     Everything else, notes too, stays as it is. Built into one bundle, exactly one of them accepts each number of rows.
     """
     from nkc import ir
-    from nkc.emit.write import write_file
+    from nkc.emit.output import Output
     from nkc.ir.contract import dim_max, dim_min
     from nkc.ir.errors import UsageError
     from nkc.ir.split import split
@@ -42,9 +42,12 @@ def command(contract: str, cuts: tuple[int, ...], out: Path | None) -> None:
     except UsageError as error:
         raise UsageError(f"{contract}:{error}") from None
     place = source.parent if out is None else out
-    place.mkdir(parents=True, exist_ok=True)
-    for part in parts:
-        low, high = dim_min(part.shape["m"]), dim_max(part.shape["m"])
-        path = place / f"{source.stem}.m{low}{'' if low == high else f'-{high}'}.json"
-        write_file(path.absolute(), write_contract(part))
+    written = []
+    with Output(place.absolute()) as output:
+        for part in parts:
+            low, high = dim_min(part.shape["m"]), dim_max(part.shape["m"])
+            name = f"{source.stem}.m{low}{'' if low == high else f'-{high}'}.json"
+            output.file(name, write_contract(part))
+            written.append(place / name)
+    for path in written:
         click.echo(str(path))

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from nkc.emit import hold, proofs, render, write
+from nkc.emit import hold, proofs, render
 from nkc.emit.explain import Explain, SourceRecord, ToolchainRecord, encode, explain
 from nkc.emit.inspect.resources import occupancy
 from nkc.emit.launch import launch_record
+from nkc.emit.output import Output
 from nkc.emit.source import CodeObject, Source
 from nkc.ir import canonical, targets
 from nkc.ir.contract import Code, Contract, Lds
@@ -278,11 +279,18 @@ def build_all(
 
 
 def write_all(out: Path, requests: Sequence[Request], outcomes: Sequence[Outcome], *, keep: bool = False) -> Manifest:
-    """Lay outcomes out under `out`: whole directories, then the manifest, which is replaced last.
+    """Lay outcomes out under `out`, or leave nothing there that was not: see `lay_out`."""
+    with Output(out) as output:
+        return lay_out(output, requests, outcomes, keep=keep)
+
+
+def lay_out(
+    output: Output, requests: Sequence[Request], outcomes: Sequence[Outcome], *, keep: bool = False
+) -> Manifest:
+    """Lay outcomes out in a directory: whole directories, then the manifest, which is replaced last.
 
     A contract whose build failed leaves nothing and has no entry.
     """
-    write.make_output(out)
     directories: dict[str, dict[str, bytes]] = {}
     entries = []
     for request, outcome in zip(requests, outcomes, strict=True):
@@ -297,9 +305,9 @@ def write_all(out: Path, requests: Sequence[Request], outcomes: Sequence[Outcome
             digests.update(_digests(files))
         entries.append(_entry(request, outcome.explain, outcome.artifact, digests))
     for name, files in sorted(directories.items()):
-        write.write_directory(out / name, files)
+        output.directory(name, files)
     manifest = Manifest(entries=tuple(entries))
-    write.write_file(out / MANIFEST_FILE, encode(manifest))
+    output.file(MANIFEST_FILE, encode(manifest))
     return manifest
 
 
@@ -325,4 +333,4 @@ def _entry(request: Request, explained: Explain, artifact: Artifact | None, dige
     )
 
 
-__all__ = ["Artifact", "Disposition", "OnMismatch", "Outcome", "Request", "build", "build_all", "write_all"]
+__all__ = ["Artifact", "Disposition", "OnMismatch", "Outcome", "Request", "build", "build_all", "lay_out", "write_all"]

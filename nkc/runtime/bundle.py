@@ -5,6 +5,7 @@ directories pack to equal bytes, and nothing else is accepted). Several targets 
 versions, digests, sizes and paths are checked, and whatever is wrong is named with its file.
 """
 
+import contextlib
 import hashlib
 import io
 import os
@@ -19,6 +20,7 @@ import msgspec
 
 from nkc.ir.errors import UsageError
 from nkc.ir.launch import LAUNCH_SCHEMA, Launch
+from nkc.ir.made import missing, take_away
 from nkc.ir.manifest import MANIFEST_FILE, MANIFEST_SCHEMA, Disposition, Entry, Manifest
 from nkc.runtime import archive
 from nkc.runtime.errors import BundleError, NoBundleError
@@ -133,7 +135,7 @@ def pack(directory: str | os.PathLike[str], out: str | os.PathLike[str]) -> Bund
 
 
 def unpack(file: str | os.PathLike[str], directory: str | os.PathLike[str]) -> Bundle:
-    """Write a packed bundle's files into a new or empty directory; the manifest comes last.
+    """Write a packed bundle's files into a new or empty directory; the manifest comes last, or nothing is left there.
 
     Errors: BundleError, and UsageError where the directory is not empty.
     """
@@ -142,14 +144,23 @@ def unpack(file: str | os.PathLike[str], directory: str | os.PathLike[str]) -> B
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UsageError(f"{root}: is there already and not empty (unpack into a new directory)")
     target = root
+    folders, files = list(missing(root)), []
     try:
         root.mkdir(parents=True, exist_ok=True)
         for name in sorted(bundle.files, key=lambda name: (name == MANIFEST_FILE, name)):
             target = root.joinpath(*PurePosixPath(name).parts)
+            folders += missing(target.parent)
             target.parent.mkdir(parents=True, exist_ok=True)
+            files.append(target)
             target.write_bytes(bundle.files[name])
-    except OSError as error:
-        raise BundleError(f"{target}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    except BaseException as error:
+        for file in files:
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+        take_away(folders)
+        if isinstance(error, OSError):
+            raise BundleError(f"{target}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise
     return bundle
 
 
@@ -351,4 +362,5 @@ def _replace(path: Path, data: bytes) -> None:
     except OSError as error:
         raise BundleError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from nkc.emit import build
 from nkc.emit.agree import read_launch
 from nkc.emit.explain import Explain
 from nkc.emit.locate import read_manifest
+from nkc.emit.output import Output
 from nkc.ir.contract import Contract
 from nkc.ir.errors import ToolError, UnsupportedError, UsageError
 from nkc.ir.manifest import MANIFEST_FILE, Entry
@@ -67,7 +68,20 @@ def build_contracts(
     *,
     checks: build.Checks = static_checks,
 ) -> tuple[Subject, ...]:
-    """Build contracts into `out` and return their kernels. Raises the first error, or UnsupportedError."""
+    """Build contracts into `out` and return their kernels, or leave nothing there: see `build_into`."""
+    with Output(out) as output:
+        return build_into(output, contracts, toolchain, policy, checks=checks)
+
+
+def build_into(
+    output: Output,
+    contracts: Iterable[tuple[str, Contract]],
+    toolchain: build.Toolchain,
+    policy: Policy,
+    *,
+    checks: build.Checks = static_checks,
+) -> tuple[Subject, ...]:
+    """Build contracts and return their kernels. Raises the first error, or UnsupportedError."""
     requests = build.gather_requests(contracts)
     outcomes = build.build_all(requests, toolchain, policy=policy, checks=checks)
     for request, outcome in zip(requests, outcomes, strict=True):
@@ -76,13 +90,15 @@ def build_contracts(
         if outcome.artifact is None:
             name = request.bindings[0].source
             raise UnsupportedError(f"{name}: no kernel serves it, so there is nothing to verify (nkc explain says why)")
-    build.write_all(out, requests, outcomes)
-    return built(out)
+    build.lay_out(output, requests, outcomes)
+    return built(output.place)
 
 
-def build_proofs(tactics: Iterable[Tactic], out: Path, toolchain: build.Toolchain) -> Iterator[tuple[Subject, ...]]:
-    """Build the proof set of each tactic into a folder of its own below `out`."""
+def build_proofs(
+    output: Output, tactics: Iterable[Tactic], toolchain: build.Toolchain
+) -> Iterator[tuple[Subject, ...]]:
+    """Build the proof set of each tactic into a folder of its own."""
     for tactic in tactics:
         proofs = [(f"proof-{place}.json", proof) for place, proof in enumerate(tactic.proofs(tactic))]
         policy = Policy(allow_experimental=True, only_tactic=tactic.name)
-        yield build_contracts(proofs, out / tactic.name, toolchain, policy)
+        yield build_into(output.below(tactic.name), proofs, toolchain, policy)

@@ -52,6 +52,7 @@ class Session:
         self._stack.close()
 
     def _gather(self, place: Path) -> Iterator[Subject]:
+        from nkc.emit.output import Output
         from nkc.emit.toolchains.by_language import Toolchains
         from nkc.tactics.select import Policy
 
@@ -65,11 +66,11 @@ class Session:
         from nkc import api
 
         inputs = api.read_all([str(path) for path in files])
-        with Toolchains() as toolchain:
+        with Toolchains() as toolchain, Output(place) as output:
             if inputs:
                 policy = Policy(allow_experimental=True)
-                yield from gather.build_contracts(inputs, place / "contracts", toolchain, policy)
-            for subjects in gather.build_proofs(tactics, place, toolchain):
+                yield from gather.build_into(output.below("contracts"), inputs, toolchain, policy)
+            for subjects in gather.build_proofs(output, tactics, toolchain):
                 yield from subjects
 
     def verify(
