@@ -338,6 +338,12 @@ def _properties(gather: Gather, raw: Json, readable: tuple[str, ...]) -> Propert
                 f"{gather.show(operand_name)} is no argument that a kernel only reads",
                 f"known: {', '.join(readable)}",
             )
+        elif operand_name in constant[:index]:
+            gather.add(
+                f"$.properties.constant[{index}]",
+                f"{gather.show(operand_name)} is named at [{constant.index(operand_name)}] already",
+                "name each argument once",
+            )
     return Properties(constant=tuple(sorted({str(name) for name in constant})), **flags)
 
 

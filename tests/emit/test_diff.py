@@ -72,7 +72,7 @@ _edits = st.fixed_dictionaries(
         "$.shape.m": st.integers(1, 3) | st.just({"min": 0, "max": 2}),
         "$.shape.n": st.sampled_from([2048, 64]),
         "$.epilogue": st.sampled_from([{"kind": "identity"}, {"kind": "bias", "dtype": "bf16"}]),
-        "$.properties.constant": st.lists(st.sampled_from(["a", "b"])),
+        "$.properties.constant": st.lists(st.sampled_from(["a", "b"]), unique=True),
         "$.launch.grid": st.sampled_from([[1, 2, 3], [3, 2, 1]]),
         "$.fallback": st.sampled_from(["a", "b"]),
         "$.arguments": st.permutations([{"name": name, "type": "int32"} for name in "xyz"]),

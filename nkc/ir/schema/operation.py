@@ -235,7 +235,7 @@ def _properties(operation: Operation) -> Schema:
         {
             "deterministic": flag,
             "graph_capture": flag,
-            "constant": {"type": ["array", "null"], "items": {"enum": readable}},
+            "constant": {"type": ["array", "null"], "items": {"enum": readable}, "uniqueItems": True},
         },
         descriptions(contract.Properties),
     )
