@@ -16,7 +16,8 @@ def command(operation: str | None, target: str | None, form: str) -> None:
 
     rows = []
     evidence = book()
-    for tactic in api.list_tactics(operation=operation, target=target):
+    tactics = api.list_tactics(operation=operation, target=target)
+    for tactic in tactics:
         stands = evidence.standing(tactic)
         rows.append(
             {
@@ -48,12 +49,13 @@ def command(operation: str | None, target: str | None, form: str) -> None:
         click.echo(orjson.dumps({"tactics": rows}, option=orjson.OPT_INDENT_2).decode())
         return
     from nkc.cli.parts.console import draw, table
+    from nkc.cli.parts.ranks import catalogued
 
     drawn = table("tactic", "rank", "maturity", "proofs", "layers", "accumulate", "combine", "reduce", "note", "wants")
-    for row in rows:
+    for tactic, row in zip(tactics, rows, strict=True):
         drawn.add_row(
             str(row["name"]),
-            str(row["rank"]),
+            catalogued(tactic.rank),
             f"{row['maturity']} ({row['engine']})" if row["engine"] else str(row["maturity"]),
             f"{row['proofs']}/{row['proofs_wanted']}" if row["proofs_wanted"] else "-",
             f"{row['held']}/{row['compared']}" if row["compared"] else "-",

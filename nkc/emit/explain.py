@@ -27,7 +27,7 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     name: the tactic's.
     operation: what it computes.
     target: the chip it was written for.
-    rank: the catalogue's; lower is tried first.
+    rank: the catalogue's; lower is tried first, and 1000000000 is last of all.
     effective_rank: [0, place] by a tuning row, else [1, nanoseconds] by the operation's rule, else [1, rank].
     rank_source: where the effective rank comes from.
     rule: the time that the operation's rule tells, and from what; null where it says nothing of this candidate.

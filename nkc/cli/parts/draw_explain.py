@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from nkc.cli.parts.console import draw, table
+from nkc.cli.parts.ranks import effective
 from nkc.tactics.predicate import show
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _candidates(record: "Explain") -> "Table":
         for candidate in alike:
             style = "green" if candidate.state == "selected" else None
             why = _why(candidate) if candidate is alike[0] else SAME if candidate.reasons else ""
-            drawn.add_row(candidate.name, candidate.state, _rank(candidate), _maturity(candidate), why, style=style)
+            rank = effective(candidate.effective_rank, ruled=candidate.rule is not None)
+            drawn.add_row(candidate.name, candidate.state, rank, _maturity(candidate), why, style=style)
     return drawn
 
 
@@ -97,14 +99,6 @@ def _alike(ordered: "list[CandidateRecord]") -> "list[list[CandidateRecord]]":
     for candidate in ordered:
         found.setdefault((candidate.state, _why(candidate)), []).append(candidate)
     return list(found.values())
-
-
-def _rank(candidate: "CandidateRecord") -> str:
-    """Return the place in a tuning row, else the time that a rule tells, else the catalogue's rank; in that order."""
-    tier, place = candidate.effective_rank
-    if not tier:
-        return f"row {place}"
-    return str(place) if candidate.rule is None else f"~{place / 1000:.1f} us"
 
 
 def _ranking(record: "Explain") -> list[str]:
