@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @format_option("table", "json")
 @click.option("--why", metavar="TACTIC", help="Every reason of one candidate.")
 @click.option("--near", is_flag=True, help="Rejected candidates, with the edits of the contract that would admit them.")
+@click.option("--all", "every", is_flag=True, help="With --near: list them one by one, all there are.")
 @click.option("--apply", "applied", metavar="TACTIC", help="Print the contract with the edits that admit one of them.")
 @click.option(
     "--diff", "other", metavar="OTHER", type=click.Path(), help="What changed since OTHER; exit 1 if anything."
@@ -28,6 +29,7 @@ def command(
     form: str,
     why: str | None,
     near: bool,
+    every: bool,
     applied: str | None,
     other: str | None,
     allow_experimental: bool,
@@ -37,8 +39,11 @@ def command(
     """Explain the selection for CONTRACT without compiling, or what a built directory DIR holds.
 
     Every candidate is listed, selected or rejected, with all its reasons; those with the same stand together. Near are
-    candidates for the same target that a few edits of the contract would admit, fewest and smallest edits first.
+    candidates for the same target that a few edits of the contract would admit, fewest and smallest edits first; the
+    table has the first few edits, each with the best candidate that it admits, and JSON has everything.
     """
+    if every and not near:
+        raise click.UsageError("--all says how many near candidates are listed (add --near)")
     asked = [name for name, on in (("--why", why), ("--near", near or applied), ("--diff", other)) if on]
     if len(asked) > 1:
         raise click.UsageError(f"{' and '.join(asked)} ask for different things (choose one)")
@@ -55,7 +60,7 @@ def command(
     )
     if near or applied is not None:
         entries = api.near(subject, allow_experimental=allow_experimental, only_tactic=only_tactic)
-        _near(record, entries, applied, form)
+        _near(record, entries, applied, form, every=every)
     elif why is not None:
         _why(record, why, form)
     elif form == "json":
@@ -69,11 +74,11 @@ def command(
     return 0
 
 
-def _near(record: "Explain", entries: "tuple[Near, ...]", applied: str | None, form: str) -> None:
+def _near(record: "Explain", entries: "tuple[Near, ...]", applied: str | None, form: str, *, every: bool) -> None:
     from nkc.cli.parts.draw_near import print_near
 
     if applied is None:
-        print_near(entries, form)
+        print_near(entries, form, every=every)
         return
     from nkc.emit.near import edited_document
     from nkc.ir.errors import UsageError

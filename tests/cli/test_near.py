@@ -6,7 +6,8 @@ import pytest
 
 from nkc import ir
 from nkc.tactics import Policy, select
-from tests.cli.running import GFX950, SHUFFLED, nkc
+from nkc.tactics.tactic import LAST
+from tests.cli.running import EXAMPLES, GFX950, SHUFFLED, nkc
 from tests.fixtures.contracts import document
 
 TACTIC = "gfx950.dense.fp8_mfma_16x64x128_s3"
@@ -41,12 +42,58 @@ def test_fewest_edits_come_first_and_the_table_says_the_same() -> None:
     near = json.loads(nkc("explain", SHUFFLED, "--near", "--format", "json").out)["near"]
     counts = [len(entry["edits"]) for entry in near]
     assert counts == sorted(counts)
-    drawn = nkc("explain", SHUFFLED, "--near")
+    drawn = nkc("explain", SHUFFLED, "--near", "--all")
     assert (drawn.code, drawn.err) == (0, "")
     names = [line.split()[0] for line in drawn.out.splitlines() if line.startswith("gfx950.")]
     assert names == [entry["tactic"] for entry in near]
     assert "$.layouts.b: shuffled_16x16 -> row_major_nk" in drawn.out
     assert "$.scales.a: leave out" in drawn.out
+
+
+@pytest.mark.parametrize("name", ["deepseek-v3.mlp.gate.m64.sm_90.json", "deepseek-v3.o_proj.m4096.sm_90.json"])
+def test_the_table_shows_the_nearest_edits_each_with_its_best_candidate(name) -> None:
+    near = json.loads(nkc("explain", EXAMPLES / name, "--near", "--format", "json").out)["near"]
+    assert len(near) > 100, "too many to read one by one"
+    groups: dict[str, list[str]] = {}
+    for entry in near:
+        groups.setdefault(json.dumps([entry["edits"], entry["remaining"]]), []).append(entry["tactic"])
+    done = nkc("explain", EXAMPLES / name, "--near")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert len(lines) < 60
+    shown = [line.split()[0] for line in lines if line.startswith("sm_90.")]
+    assert shown == [tactics[0] for tactics in groups.values()][: len(shown)]
+    more = [int(line.split()[1]) for line in lines if line.startswith("and ")]
+    assert more == [len(tactics) - 1 for tactics in list(groups.values())[: len(shown)] if len(tactics) > 1]
+    assert lines[-1].startswith(f"{len(near)} candidates by {len(groups)} sets of edits; --all lists every one")
+
+
+def test_a_rank_is_said_as_explain_says_it(tmp_path) -> None:
+    """What goes last of all is `last` in both tables, and a number in JSON; a time by rule has its unit."""
+    contract = EXAMPLES / "qwen3.6-35b.o_proj.m1.sm_90.json"
+    record = json.loads(nkc("explain", contract, "--format", "json").out)
+    last = {each["name"] for each in record["candidates"] if each["effective_rank"] == [1, LAST]}
+    assert last
+    by_name = {}
+    for line in nkc("explain", contract).out.splitlines():
+        name, *words = line.split()[:3]
+        by_name[name] = words[1:]
+    assert {name for name, words in by_name.items() if words == ["last"]} == last
+    near = nkc("explain", contract, "--near", "--all").out.splitlines()
+    assert {line.split()[0] for line in near if line.split()[1:2] == ["last"]} == {
+        each["tactic"]
+        for each in json.loads(nkc("explain", contract, "--near", "--format", "json").out)["near"]
+        if each["rank"] == [1, LAST]
+    }
+    listed = [line.split() for line in nkc("tactics", "--target", "sm_90").out.splitlines()]
+    assert {words[0] for words in listed if words[1:2] == ["last"]} >= last
+    assert all(str(LAST) not in line for line in (*near, *nkc("explain", contract).out.splitlines()))
+
+
+def test_all_without_near_is_refused() -> None:
+    done = nkc("explain", GFX950, "--all")
+    assert (done.code, done.out) == (2, "")
+    assert "add --near" in done.err
 
 
 def test_apply_prints_a_contract_that_a_build_would_take(tmp_path) -> None:
