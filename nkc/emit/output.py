@@ -10,15 +10,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from nkc.emit import write
 from nkc.ir import made
+from nkc.ir.manifest import MANIFEST_FILE, Manifest
 
 
 class Output:
     """A directory that is written to while the block runs; where the block fails, what is new in it is removed.
 
     What was there before stays: a directory that was replaced whole holds its old files or the new ones. What another
-    process puts beside them is not touched.
+    process puts beside them is not touched, nor what another run relies on that finished here meanwhile: it found equal
+    directories and kept them.
     """
 
     def __init__(self, place: Path) -> None:
@@ -39,7 +43,9 @@ class Output:
     ) -> None:
         if kind is None:
             return
-        for path in reversed(self._written):
+        for path in reversed(self._written):  # a manifest of ours goes before what it names
+            if path.name in _named_by(path.parent / MANIFEST_FILE):
+                continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
@@ -71,3 +77,13 @@ class Output:
     def _note(self, path: Path) -> None:
         if not (path.exists() or path.is_symlink()):
             self._written.append(path)
+
+
+def _named_by(manifest: Path) -> frozenset[str]:
+    """Return the directories that a manifest names, none where there is none."""
+    try:
+        entries = msgspec.json.decode(manifest.read_bytes(), type=Manifest).entries
+    except (OSError, msgspec.DecodeError):
+        return frozenset()
+    named = (path for entry in entries for path in (entry.explain, entry.contract) if path is not None)
+    return frozenset(path.partition("/")[0] for path in named)

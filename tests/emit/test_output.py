@@ -11,6 +11,7 @@ from nkc.bench import gather as bench
 from nkc.cli import run
 from nkc.emit import build as b
 from nkc.emit import write
+from nkc.emit.explain import encode
 from nkc.emit.output import Output
 from nkc.emit.source import CodeObject, Source
 from nkc.ir.errors import NkcError, ToolError, UsageError
@@ -149,6 +150,34 @@ def test_an_interrupt_leaves_nothing_and_others_files_stay(tmp_path: Path) -> No
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert everything(tmp_path) == {"out": None, "out/a": None, "out/a/theirs": b"z"}
+
+
+def test_F35_a_run_that_is_called_off_takes_nothing_from_another_that_finished_meanwhile(tmp_path: Path) -> None:
+    """Both build one contract: the other finds this one's directories, keeps them, and its manifest names them."""
+    requests = b.gather_requests([("one.json", contract({"$.shape.m": 16}))])
+    outcomes = b.build_all(requests, FakeToolchain(), policy=Policy(allow_experimental=True))
+
+    def called_off(*, other_finishes: bool) -> None:
+        with Output(tmp_path / "out") as output:
+            artifact, explained = outcomes[0].artifact, outcomes[0].explain
+            assert artifact is not None
+            assert explained is not None
+            output.directory(artifact.id, artifact.files(keep=False))
+            output.directory(requests[0].id, {"explain.json": encode(explained)})
+            output.directory("unfinished", {"a": b"half"})
+            if other_finishes:
+                b.write_all(tmp_path / "out", requests, outcomes)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        called_off(other_finishes=False)
+    assert everything(tmp_path) == {}
+    with pytest.raises(KeyboardInterrupt):
+        called_off(other_finishes=True)
+    left = everything(tmp_path)
+    b.write_all(tmp_path / "out", requests, outcomes)
+    assert left == everything(tmp_path)
+    assert "out/unfinished" not in left
 
 
 def test_a_place_that_cannot_be_made_leaves_no_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
