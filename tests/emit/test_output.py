@@ -180,6 +180,20 @@ def test_F35_a_run_that_is_called_off_takes_nothing_from_another_that_finished_m
     assert "out/unfinished" not in left
 
 
+def test_a_run_that_is_called_off_behind_its_own_manifest_leaves_nothing(tmp_path: Path) -> None:
+    requests = b.gather_requests([("one.json", contract({"$.shape.m": 16}))])
+    outcomes = b.build_all(requests, FakeToolchain(), policy=Policy(allow_experimental=True))
+
+    def called_off() -> None:
+        with Output(tmp_path / "out") as output:
+            b.lay_out(output, requests, outcomes)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        called_off()
+    assert everything(tmp_path) == {}
+
+
 def test_a_place_that_cannot_be_made_leaves_no_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def make(out: Path) -> None:
         out.parent.mkdir(parents=True)
