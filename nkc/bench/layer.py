@@ -15,23 +15,16 @@ import msgspec
 from nkc.bench import timing
 from nkc.emit.explain import Explain
 from nkc.ir.quantising import GROUP
-from nkc.tactics.layer import Comparison, Side
+from nkc.tactics.layer import APART_LIMIT, ERR_RATIO_LIMIT, LEAST_REPLAYS, METHOD, Comparison, Side
 from nkc.verify.subject import Subject
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-METHOD = 1
 TURNS = 61
 REPLAY_US = 1500.0  # device time of one replay, or one step where that is longer
-REPLAYS = 50
-ERR_RATIO_LIMIT = 1e-2
-"""Of an operation's result: bf16 rounds to 1.7e-3 RMS, and a code in 200 may be the next one where sums are ordered
-otherwise. A wrong result is off by far more."""
 NOT_FINITE = 1e9  # JSON has no infinity
 POISON = 0xA7
-APART_LIMIT = 5e-2
-"""Of the layer's outputs: one code that differs in an activation is a step of FP8, carried through two projections."""
 
 Serve = Callable[..., Any]
 Step = Callable[[], "tuple[Tensor, ...]"]
@@ -94,7 +87,7 @@ def compare(place: Place, subject: Subject, ours: Serve, theirs: Contender, *, s
         theirs=its_side,
         reference=place.reference[0],
         err_ratio_limit=ERR_RATIO_LIMIT,
-        replays=REPLAYS,
+        replays=LEAST_REPLAYS,
         differing=my_different + its_different,
         apart=distance(my_output, its_output),
         apart_limit=APART_LIMIT,
@@ -136,7 +129,7 @@ def _replayed(step: Step) -> "tuple[Tensor, int]":
     with torch.cuda.graph(graph):
         written = step()
     different = torch.zeros((), dtype=torch.int64, device=eager[0].device)
-    for _ in range(REPLAYS):
+    for _ in range(LEAST_REPLAYS):
         for each in written:
             each.view(torch.uint8).fill_(POISON)  # a replay that writes nothing must not pass
         graph.replay()

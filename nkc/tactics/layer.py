@@ -22,7 +22,14 @@ from nkc.tactics.performance import Session
 
 LAYER_SCHEMA: Literal["nkc.layer-comparison/1"] = "nkc.layer-comparison/1"
 FOLDER = PACKAGE / "tactics" / "evidence" / "layer"
+METHOD = 1
 LEAST_TURNS = 21
+LEAST_REPLAYS = 50
+ERR_RATIO_LIMIT = 1e-2
+"""Of an operation's result: bf16 rounds to 1.7e-3 RMS, and a code in 200 may be the next one where sums are ordered
+otherwise. A wrong result is off by far more."""
+APART_LIMIT = 5e-2
+"""Of the layer's outputs: one code that differs in an activation is a step of FP8, carried through two projections."""
 CONFIDENCE = 0.99
 MOST_NOISE = 0.01
 """Of a step. Where two captures of one and the same step lie further apart, being as fast is not told from a loss."""
@@ -89,13 +96,21 @@ class Comparison(_Record, frozen=True, kw_only=True):
     session: str
 
     def __post_init__(self) -> None:
-        """Refuse a comparison of a kernel with itself, and turns that do not match. Raises ValueError."""
+        """Refuse a kernel beside itself, turns that do not match, and other limits than ours. Raises ValueError."""
         if self.ours.name == self.theirs.name or self.ours.code_digest == self.theirs.code_digest:
             raise ValueError(f"{self.cell}: `{self.ours.name}` beside itself says nothing")
         if self.ours.code_digest is None:
             raise ValueError(f"{self.cell}: `{self.ours.name}` is no kernel of ours: it has no code digest")
-        if self.rows < 1 or self.replays < 1:
-            raise ValueError(f"{self.cell}, {self.replays} replays: rows and replays are not 1 or more")
+        if self.rows < 1 or self.replays < LEAST_REPLAYS:
+            raise ValueError(f"{self.cell}, {self.replays} replays: not {LEAST_REPLAYS} or more, or no row")
+        if self.method != METHOD:
+            raise ValueError(f"{self.cell}: by method {self.method}, and comparisons are made by {METHOD} now")
+        limits = self.err_ratio_limit, self.apart_limit
+        if not (0 < limits[0] <= ERR_RATIO_LIMIT and 0 < limits[1] <= APART_LIMIT):
+            allowed = f"{ERR_RATIO_LIMIT:g} and {APART_LIMIT:g}"
+            raise ValueError(f"{self.cell}: judged by limits {limits[0]:g} and {limits[1]:g}, not by {allowed}")
+        if min(self.ours.err_ratio, self.theirs.err_ratio, self.apart, self.differing) < 0:
+            raise ValueError(f"{self.cell}: an error, a distance or a count below 0")
         turns = {len(capture) for side in (self.ours, self.theirs) for capture in side.captures}
         if len(turns) != 1 or min(turns) < LEAST_TURNS:
             raise ValueError(f"{self.cell}: {sorted(turns)} turns, not {LEAST_TURNS} or more, alike on both sides")

@@ -1,5 +1,6 @@
 """A comparison inside a layer: matched or refused, judged by its turns alone, and as it was written or not read."""
 
+import hashlib
 import math
 
 import msgspec
@@ -8,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nkc.ir.errors import ToolError
-from nkc.tactics.layer import LayerRecords, Verdict, median_interval, read_layer
-from tests.fixtures.layers import TACTIC, comparison, records, side
+from nkc.tactics.layer import (
+    ERR_RATIO_LIMIT,
+    LEAST_REPLAYS,
+    METHOD,
+    LayerRecords,
+    Verdict,
+    median_interval,
+    read_layer,
+)
+from tests.fixtures.layers import SESSION, TACTIC, comparison, records, side
 
 
 @pytest.fixture(autouse=True)
@@ -77,10 +86,36 @@ def test_sides_that_do_not_match_make_no_comparison(theirs, said) -> None:
         comparison(theirs=theirs)
 
 
-@pytest.mark.parametrize("unjudged", [{"replays": 0}, {"rows": 0}])
+@pytest.mark.parametrize("unjudged", [{"replays": 0}, {"replays": LEAST_REPLAYS - 1}, {"rows": 0}])
 def test_what_was_not_judged_first_makes_no_comparison(unjudged) -> None:
-    with pytest.raises(ValueError, match="not 1 or more"):
+    with pytest.raises(ValueError, match=f"not {LEAST_REPLAYS} or more, or no row"):
         comparison(**unjudged)
+
+
+FORGED = (
+    ({"err_ratio_limit": 1e9, "ours": side(TACTIC, 100.0, code_digest="1" * 64, err_ratio=0.5)}, "judged by limits"),
+    ({"err_ratio_limit": ERR_RATIO_LIMIT * 1.01}, "judged by limits 0.0101 and 0.05, not by 0.01 and 0.05"),
+    ({"apart_limit": 1.0, "apart": 0.9}, "judged by limits 0.01 and 1, not by 0.01 and 0.05"),
+    ({"err_ratio_limit": 0.0}, "judged by limits"),
+    ({"method": METHOD + 1}, "by method 2, and comparisons are made by 1 now"),
+    ({"apart": -1.0}, "below 0"),
+    ({"differing": -1}, "below 0"),
+    ({"theirs": side("a library", 110.0, err_ratio=-1.0)}, "below 0"),
+)
+
+
+@pytest.mark.parametrize(("fields", "said"), FORGED)
+def test_a_record_is_held_against_our_limits_and_not_its_own(fields, said, tmp_path) -> None:
+    """Whoever writes a file can write its digest too: what it must not do is bring its own yardstick."""
+    with pytest.raises(ValueError, match=said):
+        comparison(**fields)
+    plain = msgspec.to_builtins(comparison())
+    plain |= msgspec.to_builtins(fields)
+    digest = hashlib.sha256(msgspec.json.encode(dict(sorted(plain.items())), order="sorted")).hexdigest()
+    forged = msgspec.to_builtins(records()) | {"comparisons": {digest: plain}, "sessions": {SESSION.digest: SESSION}}
+    (tmp_path / f"{TACTIC}.json").write_bytes(msgspec.json.encode(forged))
+    with pytest.raises(ToolError, match=rf"layer/{TACTIC}\.json: .*{said}"):
+        read_layer(TACTIC, tmp_path)
 
 
 def test_a_kernel_without_a_digest_is_not_ours() -> None:
