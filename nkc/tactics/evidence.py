@@ -25,6 +25,10 @@ INDEX_SCHEMA: Literal["nkc.evidence-index/1"] = "nkc.evidence-index/1"
 FOLDER = PACKAGE / "tactics" / "evidence"
 REGIMES = ("exact", "model_like", "wide", "edges")
 PROVING_ENGINES = ("device", "emulator")  # those that run the object
+LEAST_RUNS: Mapping[str, int] = {"device": 21, "emulator": 3}
+"""Runs that an engine compares bit for bit: the first, and its repeats; the emulator's are differently scheduled."""
+LEAST_REPLAYS = 20
+"""Of a captured graph on a device, each compared with the eager run."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,6 +78,37 @@ class Check(_Record, frozen=True, kw_only=True):
     def key(self) -> tuple[str, str, str, int]:
         """What a later check of the same thing replaces: contract, engine, regime, seed."""
         return self.request, self.engine, self.regime, self.seed
+
+    @property
+    def contradiction(self) -> str | None:
+        """Return what in a record that says `passed` does not bear it out, None where everything does.
+
+        A record is a file that somebody hands in: its word is held against its own figures, and those against what
+        is asked of every check.
+        """
+        if not self.passed:
+            return None
+        if self.hazards:
+            return f"passed, but {self.hazards[0]}"
+        if not 0 <= self.worst <= 1:
+            return f"passed, but its largest error is {self.worst:g} of its bound"
+        promised = self.bit_equal, self.repeated, self.replay, self.outside
+        # The emulator's bits are the model's; on a chip they are a finding.
+        if Answer.FAILED in promised or (self.model_bits is Answer.FAILED and self.engine == "emulator"):
+            return "passed, but a check of it failed"
+        if self.repeats < LEAST_RUNS.get(self.engine, 1):
+            return f"{self.repeats} runs compared, and {LEAST_RUNS[self.engine]} are asked for"
+        if self.outside is not Answer.PASSED:
+            return "nobody looked at what was written outside"
+        if self.engine == "device" and self.replay is Answer.PASSED and self._replays < LEAST_REPLAYS:
+            return f"{self._replays} replays of its graph, and {LEAST_REPLAYS} are asked for"
+        return None
+
+    @property
+    def _replays(self) -> int:
+        """Return how many replays its notes tell of."""
+        said = self.notes.get("replays", "")
+        return int(said) if said.isdecimal() else 0
 
 
 class Records(_Record, frozen=True, kw_only=True):
@@ -314,10 +349,15 @@ def _failed(check: Check, digests: Mapping[str, str]) -> bool:
 
 
 def proves(check: Check, digests: Mapping[str, str]) -> bool:
-    """Return whether a record counts: it passed, repeated bit for bit, and ran today's kernel."""
+    """Return whether a record counts: it passed, as its own figures say too, repeated, and ran today's kernel.
+
+    On a device a kernel that promises graph capture has been replayed; an emulator cannot, and that blocks nothing.
+    """
     return (
         check.passed
+        and check.contradiction is None
         and check.repeated is Answer.PASSED
+        and (check.replay is not Answer.NOT_RUN or check.engine != "device")
         and check.engine in PROVING_ENGINES
         and digests.get(check.request) == check.code_digest
     )
@@ -333,6 +373,8 @@ def _needs(
         what = [f"{whole} of {len(digests)} proofs hold"]
         what += [f"{stale} records are of another kernel"] if stale else []
         what += [f"{failed} records failed"] if failed else []
+        unborne = [why for check in checks if (why := check.contradiction) is not None]
+        what += [f"{len(unborne)} records do not bear out their word ({unborne[0]})"] if unborne else []
         return f"{', '.join(what)} ({remedy})"
     if tactic.claim is Maturity.EXPERIMENT:
         return f"its claim (nkc promote {tactic.name}); every proof holds on the {engine}"

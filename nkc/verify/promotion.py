@@ -52,7 +52,8 @@ def _regime(regime: str, digests: Mapping[str, str], checks: list[Check]) -> Gat
     here = [check for check in checks if check.regime == regime]
     fresh = [check for check in here if digests.get(check.request) == check.code_digest]
     failed = [check for check in fresh if not check.passed]
-    whole = {check.request for check in fresh if check.passed}
+    unborne = [why for check in fresh if (why := check.contradiction) is not None]
+    whole = {check.request for check in fresh if check.passed and check.contradiction is None}
     if failed:
         return Gate(name=f"regime {regime}", state="failed", what=f"{len(failed)} records failed")
     if whole >= set(digests):
@@ -63,9 +64,10 @@ def _regime(regime: str, digests: Mapping[str, str], checks: list[Check]) -> Gat
         )
     stale = len(here) - len(fresh)
     state = "stale" if stale else "missing"
-    return Gate(
-        name=f"regime {regime}", state=state, what=f"{len(whole)} of {len(digests)} proofs, {stale} stale records"
-    )
+    what = f"{len(whole)} of {len(digests)} proofs, {stale} stale records"
+    if unborne:
+        what += f", {len(unborne)} that do not bear out their word ({unborne[0]})"
+    return Gate(name=f"regime {regime}", state=state, what=what)
 
 
 def _answered(name: str, what: str, field: str, digests: Mapping[str, str], checks: list[Check]) -> Gate:

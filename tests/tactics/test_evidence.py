@@ -46,6 +46,56 @@ def test_without_records_a_claim_counts_for_nothing(tmp_path) -> None:
         assert standing.needs == "no evidence (nkc verify --tactic gfx950.dense.plain --record)"
 
 
+UNBORNE = (
+    ({"worst": 1.2}, "passed, but its largest error is 1.2 of its bound"),
+    ({"worst": -1.0}, "passed, but its largest error is -1 of its bound"),
+    ({"hazards": ("a race",)}, "passed, but a race"),
+    ({"bit_equal": Answer.FAILED}, "passed, but a check of it failed"),
+    ({"replay": Answer.FAILED}, "passed, but a check of it failed"),
+    ({"outside": Answer.FAILED}, "passed, but a check of it failed"),
+    ({"engine": "emulator", "replay": Answer.NOT_RUN, "model_bits": Answer.FAILED}, "passed, but a check of it failed"),
+    ({"repeats": 3}, "3 runs compared, and 21 are asked for"),
+    ({"engine": "emulator", "replay": Answer.NOT_RUN, "repeats": 2}, "2 runs compared, and 3 are asked for"),
+    ({"outside": Answer.NOT_RUN}, "nobody looked at what was written outside"),
+    ({"notes": {}}, "0 replays of its graph, and 20 are asked for"),
+    ({"notes": {"replays": "19"}}, "19 replays of its graph, and 20 are asked for"),
+    ({"notes": {"replays": "many"}}, "0 replays of its graph, and 20 are asked for"),
+)
+
+
+@pytest.mark.parametrize(("fields", "why"), UNBORNE)
+def test_a_passed_record_counts_only_where_its_own_figures_bear_it_out(tmp_path, fields, why) -> None:
+    """A file says what its writer wants: its word is held against its figures, and those against what is asked."""
+    assert check_of("nk_a", DIGESTS["nk_a"], "wide", **fields).contradiction == why
+    found, sheet = book(tmp_path, whole(**fields))
+    standing = found.standing(sheet)
+    assert (standing.maturity, standing.proofs, standing.engine) == (Maturity.EXPERIMENT, 0, None)
+    assert f"8 records do not bear out their word ({why})" in standing.needs
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"worst": 1.0},
+        {"model_bits": Answer.FAILED},
+        {"replay": Answer.NOT_PROMISED, "notes": {}},
+        {"replay": Answer.NOT_RUN, "notes": {}},
+        {"engine": "emulator", "repeats": 3, "replay": Answer.NOT_RUN, "notes": {}},
+        {"passed": False, "worst": 7.0, "hazards": ("a race",), "repeats": 0},
+    ],
+)
+def test_what_is_asked_of_an_engine_is_enough(fields) -> None:
+    assert check_of("nk_a", DIGESTS["nk_a"], "wide", **fields).contradiction is None
+
+
+def test_a_device_that_replayed_no_graph_proves_nothing_of_a_kernel_that_promises_it(tmp_path) -> None:
+    found, sheet = book(tmp_path, whole(replay=Answer.NOT_RUN, notes={}))
+    assert (found.standing(sheet).maturity, found.standing(sheet).proofs) == (Maturity.EXPERIMENT, 0)
+    found, sheet = book(tmp_path / "emulated", whole(engine="emulator", replay=Answer.NOT_RUN, notes={}))
+    assert found.standing(sheet).maturity is Maturity.VERIFIED
+
+
 def test_rejected_needs_no_records_and_no_records_lift_it(tmp_path) -> None:
     found, sheet = book(tmp_path, whole(), claim=Maturity.REJECTED)
     assert found.standing(sheet).maturity is Maturity.REJECTED

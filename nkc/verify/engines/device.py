@@ -10,6 +10,7 @@ from nkc.ir import targets
 from nkc.ir.contract import Accumulate
 from nkc.ir.errors import ToolError
 from nkc.ir.target import Vendor
+from nkc.tactics.evidence import LEAST_REPLAYS, LEAST_RUNS
 from nkc.verify.engine import Answer, EngineName, Run
 from nkc.verify.memory import POISON, Bits, Tensor
 from nkc.verify.oracles.matrix_unit import HOPPER_FP8, MatrixUnit
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
 RED_ZONE = 4096  # bytes on both sides of every buffer
 RED = 0xA5
-REPEATS = 20
-REPLAYS = 20
+REPEATS = LEAST_RUNS["device"] - 1  # of the first run
 
 
 class DeviceEngine:
@@ -33,7 +33,7 @@ class DeviceEngine:
     runs_object = True
     model_decides = False
 
-    def __init__(self, *, repeats: int = REPEATS, replays: int = REPLAYS) -> None:
+    def __init__(self, *, repeats: int = REPEATS, replays: int = LEAST_REPLAYS) -> None:
         self.repeats = repeats
         self.replays = replays
         self._libraries: dict[Path, Library] = {}

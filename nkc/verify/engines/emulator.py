@@ -13,6 +13,7 @@ from nkc.ir.contract import Access as ContractAccess
 from nkc.ir.contract import WorkspaceInit, dim_max
 from nkc.ir.errors import ToolError
 from nkc.ir.launch import ArgumentKind, Launch
+from nkc.tactics.evidence import LEAST_RUNS
 from nkc.verify.engine import Answer, EngineName, Run
 from nkc.verify.gfx950.code_object import ObjectError
 from nkc.verify.gfx950.emulate import EmulationReport, emulate, emulate_both_policies
@@ -114,7 +115,7 @@ class EmulatorEngine:
         covered = {} if chosen is None else {tensor.name: _covered(report, tensor) for tensor in written}
         return Run(
             outputs={tensor.name: _bytes(report.outputs[tensor.name]).view(tensor.storage.dtype) for tensor in written},
-            repeats=3,
+            repeats=LEAST_RUNS["emulator"],
             repeated=Answer.PASSED if same else Answer.FAILED,
             replay=Answer.NOT_RUN if subject.contract.properties.graph_capture else Answer.NOT_PROMISED,
             outside=Answer.PASSED if not report.hazards else Answer.FAILED,
