@@ -27,18 +27,6 @@ def document(records: LayerRecords) -> bytes:
     return f'{{\n"schema": "{LAYER_SCHEMA}",\n"sessions": {sessions},\n"comparisons": {comparisons}\n}}\n'.encode()
 
 
-def exported(file: Path) -> bool:
-    """Return whether a file says that it holds comparisons, whether or not they can be read."""
-
-    class Versioned(msgspec.Struct):
-        schema: str
-
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Versioned).schema == LAYER_SCHEMA
-    except (OSError, msgspec.DecodeError):
-        return False
-
-
 def read_exported(file: Path) -> LayerRecords:
     """Return exported comparisons. Raises UsageError for another file, and for one that was edited."""
     try:
@@ -80,4 +68,4 @@ def _same(comparison: Comparison, sessions: Mapping[str, Session]) -> tuple[obje
     return *place, comparison.request, comparison.theirs.name, device, loss
 
 
-__all__ = ["document", "exported", "merge", "read_exported"]
+__all__ = ["document", "merge", "read_exported"]

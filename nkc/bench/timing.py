@@ -8,9 +8,8 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nkc.tactics.performance import Latency
+from nkc.tactics.performance import LEAST_REPLAYS, Latency
 
-REPLAYS = 11
 REPLAY_US = 4000.0  # device time of one replay
 QUICK_US = 800.0
 MOST_LAUNCHES = 2000
@@ -70,7 +69,9 @@ def quick(launches: Sequence[Launch]) -> float:
     return min(graph.replay_us() for _ in range(3))
 
 
-def round_robin(routes: Mapping[str, tuple[Sequence[Launch], float]], replays: int = REPLAYS) -> dict[str, Latency]:
+def round_robin(
+    routes: Mapping[str, tuple[Sequence[Launch], float]], replays: int = LEAST_REPLAYS
+) -> dict[str, Latency]:
     """Time routes in turns: name to its launches (one a copy) and its quick estimate in microseconds."""
     graphs = {
         name: Graph(launches, count_for(estimate, REPLAY_US)) for name, (launches, estimate) in sorted(routes.items())
@@ -120,4 +121,4 @@ def host_us(launch: Launch) -> float:
     return float(f"{statistics.median(batches):.3g}")
 
 
-__all__ = ["METHOD", "REPLAYS", "Graph", "host_us", "quick", "round_robin", "summary"]
+__all__ = ["METHOD", "Graph", "host_us", "quick", "round_robin", "summary"]

@@ -1,8 +1,14 @@
 """`nkc evidence`: the records behind maturity."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nkc.tactics.tactic import Tactic
 
 
 @click.group("evidence", short_help="Merge, index and prune the evidence of a checkout.")
@@ -15,59 +21,53 @@ def command() -> None:
 def add(files: tuple[Path, ...]) -> None:
     """Add results that were written elsewhere: by `nkc verify --export`, `nkc bench --export`, or inside a layer.
 
-    Those of a tactic that is not in the catalogue are left out, by name.
+    Those of a tactic that is not in the catalogue are left out, by name. A file whose records contradict themselves,
+    or bring limits of their own, is refused whole.
     """
-    import msgspec
-
-    from nkc.bench import layer_records
-    from nkc.bench.records import merge as merge_measurements
-    from nkc.bench.records import read_exported
-    from nkc.ir.errors import UsageError
-    from nkc.tactics.evidence import Records
+    from nkc.bench import handed_in, layer_records, records
     from nkc.tactics.layer import LayerRecords
-    from nkc.tactics.performance import exported
+    from nkc.tactics.performance import Measurements
     from nkc.verify.evidence import merge
 
     known = _catalogue()
     for file in files:
-        if exported(file):
-            for path in merge_measurements(read_exported(file)):
-                click.echo(f"recorded in {path.name}", err=True)
-            continue
-        if layer_records.exported(file):
-            whole = layer_records.read_exported(file)
-            _name_unknown(file, [each.ours.name for each in whole.comparisons.values()], known)
-            ours = [each for each in whole.comparisons.values() if each.ours.name in known]
-            for path in layer_records.merge(LayerRecords.of(whole.sessions.values(), ours)):
-                click.echo(f"recorded in layer/{path.name}", err=True)
-            continue
-        try:
-            found = msgspec.json.decode(file.read_bytes(), type=list[Records])
-        except (OSError, msgspec.DecodeError) as error:
-            raise UsageError(f"{file}: no exported records: {error} (nkc verify --export FILE)") from None
-        _name_unknown(file, [records.tactic for records in found], known)
-        for records in found:
-            if records.tactic in known:
-                merge(records.tactic, records.checks)
-                click.echo(f"{records.tactic}: {len(records.checks)} records", err=True)
+        match handed_in.read(file):
+            case Measurements() as found:
+                handed_in.check_contracts(file, found.records)
+                for path in records.merge(found):
+                    click.echo(f"recorded in {path.name}", err=True)
+            case LayerRecords() as found:
+                _name_unknown(file, [each.ours.name for each in found.comparisons.values()], known)
+                ours = [each for each in found.comparisons.values() if each.ours.name in known]
+                handed_in.check_contracts(file, ours)
+                for path in layer_records.merge(LayerRecords.of(found.sessions.values(), ours)):
+                    click.echo(f"recorded in layer/{path.name}", err=True)
+            case checks:
+                _name_unknown(file, [each.tactic for each in checks], known)
+                ours_here = [each for each in checks if each.tactic in known]
+                for each in ours_here:
+                    handed_in.check_proofs(file, each, known[each.tactic])
+                for each in ours_here:
+                    merge(each.tactic, each.checks)
+                    click.echo(f"{each.tactic}: {len(each.checks)} records", err=True)
 
 
-def _catalogue() -> frozenset[str]:
-    """Return the names of all tactics: a record's file is named by its tactic, so no other name may become a path."""
+def _catalogue() -> "dict[str, Tactic]":
+    """Return all tactics by name: a record's file is named by its tactic, so no other name may become a path."""
     from nkc.ir import operations
     from nkc.tactics.catalogue import tactics_of
 
-    return frozenset(tactic.name for operation in operations.names() for tactic in tactics_of(operation))
+    return {tactic.name: tactic for operation in operations.names() for tactic in tactics_of(operation)}
 
 
-def _name_unknown(file: Path, names: list[str], known: frozenset[str]) -> None:
+def _name_unknown(file: Path, names: list[str], known: "Mapping[str, Tactic]") -> None:
     """Say which tactics of a file are none of the catalogue. Raises UsageError where the file speaks of no other."""
     from nkc.ir.errors import UsageError
 
-    if not known.intersection(names):
+    if not known.keys() & names:
         what = ", ".join(f"`{name}`" for name in sorted(set(names))[:3]) or "nothing"
         raise UsageError(f"{file}: speaks of {what}, and of no tactic that is known here (nkc tactics lists them)")
-    for name in sorted(set(names) - known):
+    for name in sorted(set(names) - known.keys()):
         click.echo(f"{file}: `{name}` is left out: no tactic is named so", err=True)
 
 

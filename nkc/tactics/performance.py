@@ -18,6 +18,10 @@ from nkc.ir.package import PACKAGE
 MEASUREMENTS_SCHEMA: Literal["nkc.performance/1"] = "nkc.performance/1"
 INDEX_SCHEMA: Literal["nkc.performance-index/1"] = "nkc.performance-index/1"
 FOLDER = PACKAGE / "tactics" / "evidence" / "performance"
+LEAST_REPLAYS = 11
+"""Of a route's graph, in turns with the others': what a median is taken of."""
+MOST_ERR_RATIO = 3.6e-2
+"""The widest limit that a gate has, where results are codes; none goes beyond it."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,6 +40,13 @@ class Latency(_Record, frozen=True, kw_only=True):
     replays: int
     launches: int
 
+    def __post_init__(self) -> None:
+        """Refuse a time of fewer replays than are asked for, and figures in no order. Raises ValueError."""
+        if self.replays < LEAST_REPLAYS or self.launches < 1:
+            raise ValueError(f"a time of {self.replays} replays of {self.launches} launches, not {LEAST_REPLAYS} of 1")
+        if not 0 < self.min_us <= self.p10_us <= self.median_us <= self.p90_us:
+            raise ValueError(f"a median of {self.median_us:g} us that does not lie between its percentiles")
+
 
 class Gate(_Record, frozen=True, kw_only=True):
     """What the correctness gate found on the very inputs that were timed.
@@ -50,6 +61,16 @@ class Gate(_Record, frozen=True, kw_only=True):
     err_ratio: float
     err_ratio_limit: float
     digest: str
+
+    def __post_init__(self) -> None:
+        """Refuse a gate that was passed in spite of its figures, or by another limit than ours. Raises ValueError."""
+        if self.err_ratio_limit > MOST_ERR_RATIO:
+            raise ValueError(f"a gate with a limit of {self.err_ratio_limit:g}, beyond any of {MOST_ERR_RATIO:g}")
+        beyond = self.err_ratio > self.err_ratio_limit or (self.worst is not None and self.worst > 1)
+        if self.passed and (beyond or self.err_ratio < 0):
+            worst = "" if self.worst is None else f" and {self.worst:g} of its bound at worst"
+            ratio = f"an RMS ratio of {self.err_ratio:g}, limit {self.err_ratio_limit:g}"
+            raise ValueError(f"a gate that was passed with {ratio}{worst}")
 
 
 class Route(_Record, frozen=True, kw_only=True):
@@ -204,18 +225,6 @@ def file_name(record: Record) -> str:
     assert isinstance(target, dict)
     fixed = "".join(f".{name}{value}" for name, value in sorted(shape.items()) if name != "m")
     return f"{target['arch']}.{record.contract['operation']}{fixed}.json"
-
-
-def exported(file: Path) -> bool:
-    """Return whether a file says that it holds measurements, whether or not they can be read."""
-
-    class Versioned(msgspec.Struct):
-        schema: str
-
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=Versioned).schema == MEASUREMENTS_SCHEMA
-    except (OSError, msgspec.DecodeError):
-        return False
 
 
 @lru_cache(maxsize=256)

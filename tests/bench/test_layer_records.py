@@ -5,7 +5,8 @@ import pytest
 
 from nkc.bench import layer_records
 from nkc.ir.errors import UsageError
-from nkc.tactics.layer import LayerRecords, read_layer
+from nkc.ir.schema_named import schema_named
+from nkc.tactics.layer import LAYER_SCHEMA, LayerRecords, read_layer
 from tests.fixtures.layers import SESSION, TACTIC, comparison, records, side
 
 LATER = msgspec.structs.replace(SESSION, date="2026-11-30 07:00 UTC")
@@ -64,11 +65,9 @@ def test_another_route_or_another_place_is_another_comparison(tmp_path) -> None:
 def test_an_export_is_known_by_its_schema_and_read_whole_or_not_at_all(tmp_path) -> None:
     file = tmp_path / "layer.json"
     file.write_bytes(layer_records.document(records(comparison())))
-    assert layer_records.exported(file)
+    assert schema_named(file) == LAYER_SCHEMA
     assert layer_records.read_exported(file) == records(comparison())
     file.write_text(file.read_text().replace('"differing":0', '"differing":7'))
-    assert layer_records.exported(file)
+    assert schema_named(file) == LAYER_SCHEMA
     with pytest.raises(UsageError, match=r"no exported comparisons: .*not what was written"):
         layer_records.read_exported(file)
-    file.write_text('{"schema": "nkc.performance/1"}')
-    assert not layer_records.exported(file)

@@ -11,6 +11,7 @@ from nkc.bench.operands import L2_TIMES, copies_wanted
 from nkc.bench.timing import count_for, summary
 from nkc.ir import canonical
 from nkc.ir.errors import ToolError, UsageError
+from nkc.ir.schema_named import schema_named
 from nkc.tactics import performance
 from nkc.tactics.performance import file_name, read_measurements
 
@@ -77,10 +78,10 @@ def test_damaged_files_are_refused(tmp_path) -> None:
 def test_exported_measurements_are_told_from_other_exports(tmp_path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(records.document(measurements(cell(1))))
-    assert performance.exported(path)
+    assert schema_named(path) == performance.MEASUREMENTS_SCHEMA
     assert records.read_exported(path) == measurements(cell(1))
     path.write_text("[]")
-    assert not performance.exported(path)
+    assert schema_named(path) is None
 
 
 def test_file_names_come_from_target_operation_and_fixed_dims() -> None:

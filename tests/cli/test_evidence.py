@@ -240,7 +240,7 @@ def test_adding_what_is_no_export_is_one_line(tree, tmp_path) -> None:
     file.write_text('{"schema": "nkc.verify/1"}')
     done = tree.nkc("evidence", "add", file)
     assert (done.code, len(done.errors)) == (2, 1)
-    assert "no exported records" in done.err
+    assert "`nkc.verify/1` is no evidence" in done.err
     assert tree.nkc("promote", "gfx950.dense.nothing").code == 2
 
 

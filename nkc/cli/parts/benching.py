@@ -154,9 +154,10 @@ def chosen_today(subjects: Sequence[Path]) -> "Measurements":
     from nkc.bench.standing import as_selected_today
     from nkc.emit import proofs
     from nkc.ir.canonical import contract_id
-    from nkc.tactics.performance import exported
+    from nkc.ir.schema_named import schema_named
+    from nkc.tactics.performance import MEASUREMENTS_SCHEMA
 
-    files = [path for path in subjects if path.is_file() and exported(path)]
+    files = [path for path in subjects if path.is_file() and schema_named(path) == MEASUREMENTS_SCHEMA]
     named = gather.contract_files([path for path in subjects if path not in files])
     found = [records.read_exported(path) for path in files]
     if named or not files:
