@@ -18,12 +18,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import torch
+from running import exit_with, require_gpu, required
 from tensors import machine, operands, record
 
 from nkc import runtime
 from nkc.runtime import Kernel, native
 from nkc.runtime.stream import stream_handle
+
+torch = required("torch")
 
 BATCH = 200  # the driver's queue holds 1024 launches; a full one would make the host wait for the device
 ROUNDS = 101
@@ -165,6 +167,7 @@ def main() -> None:
     parser.add_argument("--kernel", help="id or request id; by default the first dense kernel without workspace")
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
+    require_gpu()
     rows: dict[str, float | None] = {}
     for path in ("native", "ex", "plain", "bindings"):
         library = runtime.load(said.bundle, launch_path=path)
@@ -222,4 +225,4 @@ def _first(library: runtime.Library) -> Kernel:
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

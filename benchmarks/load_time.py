@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import msgspec
+from running import exit_with, require_gpu
 
 from nkc import runtime
 from nkc.ir.manifest import Entry, Manifest
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
+    require_gpu()
     import torch
     from tensors import machine, record
 
@@ -93,4 +95,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    exit_with(main)

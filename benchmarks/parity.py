@@ -6,16 +6,17 @@ the same arguments. A record names both routes and is refused where they are one
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-import torch
+from running import exit_with, require_gpu, required
 from tensors import machine, operands, record
 
 from nkc import runtime
 from nkc.runtime import Kernel, semantics
 from nkc.runtime.functions import dense_fp8, group_quant, rms_norm_quant, silu_mul_quant
 from nkc.runtime.parity import Parity, parity
+
+torch = required("torch")
 
 SUM_BOUND = 2.5e-3  # RMS error over RMS of a bf16 result: the store alone gives 1.7e-3
 CODE_SHARE = 1e-3
@@ -73,6 +74,7 @@ def main() -> int:
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
+    require_gpu()
     library = runtime.load(said.bundle)
     runtime.use(library)
     rows = []
@@ -98,4 +100,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -20,6 +20,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from running import exit_with, require_gpu
+
 ROWS = (1, 64, 512, 4096, 16384)
 COLUMNS = (2048, 4096, 5120, 7168, 17408)
 L2_TIMES = 4
@@ -352,8 +354,9 @@ def main() -> int:
     said = parser.parse_args()
     if said.step == "build":
         return build(said.out, said.target, said.rows, said.columns, said.only, selected=said.selected)
+    require_gpu("`build` needs none; run what it left where one is")
     return run(said.out, said.record, said.only)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from running import exit_with, require_gpu
+
 ROWS = (1, 16, 64, 128, 512, 4096)
 SHAPES = ((7168, 2048), (4096, 7168), (24576, 1536))
 L2_TIMES = 4
@@ -251,8 +253,9 @@ def main() -> int:
     said = parser.parse_args()
     if said.step == "build":
         return build(said.out, said.target, said.rows)
+    require_gpu("`build` needs none; run what it left where one is")
     return run(said.out, said.record)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -5,14 +5,15 @@ torch's allocator and the driver handed out meanwhile: nothing may be allocated 
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-import torch
+from running import exit_with, require_gpu, required
 from tensors import machine, operands, record, written
 
 from nkc import runtime
 from nkc.runtime import Kernel
+
+torch = required("torch")
 
 REPLAYS = 1000
 POISON = 0xA7
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--record", type=Path)
     said = parser.parse_args()
+    require_gpu()
     library = runtime.load(said.bundle)
     rows = [compare(kernel) for kernel in library if kernel.record.graph_capture]
     for row in rows:
@@ -69,4 +71,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

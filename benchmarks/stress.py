@@ -30,9 +30,8 @@ from pathlib import Path
 from typing import IO
 
 import stress_record
+from running import exit_with, require_gpu
 from stress_record import BEGUN, MARK, PROBE, TOOLS, Check, Row, Run
-
-from nkc.ir.errors import NkcError, UsageError
 
 HERE = Path(__file__).parent
 REPLAYS = 1000
@@ -82,20 +81,8 @@ def main() -> int:
             checks = said.tool or [tool.value for tool in TOOLS]
         case name:
             checks = [name]
-    try:
-        require_gpu()
-        return max([over_all(Check(name), said) for name in checks])
-    except NkcError as error:
-        print("\n".join(error.lines()), file=sys.stderr)
-        return error.exit_code
-
-
-def require_gpu() -> None:
-    """Raise UsageError where no GPU is present."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise UsageError("stress.py: no GPU is present (`build` needs none; run the checks where one is)")
+    require_gpu("`build` needs none; run the checks where one is")
+    return max([over_all(Check(name), said) for name in checks])
 
 
 def build(out: Path, pattern: str) -> int:
@@ -207,4 +194,4 @@ def _run(check: Check) -> Run:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_with(main)

@@ -4,11 +4,13 @@ import json
 import platform
 from pathlib import Path
 
-import torch
+from running import required
 
 from nkc.ir.contract import DType
 from nkc.runtime import Kernel
 from nkc.runtime.tensor import torch_dtype
+
+torch = required("torch")
 
 
 def rows_of(kernel: Kernel) -> dict[str, int]:

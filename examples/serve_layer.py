@@ -16,6 +16,7 @@ all else equal, and writes records that `nkc evidence add` takes in: without one
 """
 
 import argparse
+import importlib.util
 import json
 import sys
 import tempfile
@@ -309,6 +310,8 @@ def main(arguments: list[str] | None = None) -> int:
 def do(said: argparse.Namespace) -> int:
     """Do what the command line says. Raises UsageError where it needs a GPU and none is there."""
     rows = tuple(said.rows)
+    if said.command != "build" and importlib.util.find_spec("torch") is None:
+        raise UsageError("serve_layer.py: torch is not installed (`build` needs none)")
     if said.command == "compare" or (said.command == "run" and said.device == "cuda"):
         import torch
 

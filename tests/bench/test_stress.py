@@ -21,6 +21,7 @@ def _load(name: str) -> ModuleType:
     return module
 
 
+_load("running")
 record = _load("stress_record")
 ratios = _load("ratios")
 stress = _load("stress")
@@ -120,14 +121,3 @@ def test_a_ring_meets_every_ratio_of_stages_to_blocks(tactic) -> None:
 )
 def test_what_the_sanitizer_says_of_itself_is_no_finding(line: str, found: bool) -> None:
     assert record.reports(f"torch says\n{line}\n") is found
-
-
-@pytest.mark.parametrize("check", ["replays", "chain", "sanitize"])
-def test_without_a_gpu_it_says_so_in_a_line(monkeypatch, capsys, tmp_path: Path, check) -> None:
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["stress.py", check, str(tmp_path)])
-    assert stress.main() == 2
-    assert capsys.readouterr().err == (
-        "stress.py: no GPU is present (`build` needs none; run the checks where one is)\n"
-    )

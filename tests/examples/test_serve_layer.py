@@ -54,6 +54,13 @@ def test_without_a_gpu_it_says_so_in_a_line(example, monkeypatch, capsys, comman
     assert capsys.readouterr().err == "serve_layer.py: no GPU is present (`run --small --device cpu` needs none)\n"
 
 
+@pytest.mark.parametrize("command", [["run", "--device", "cpu"], ["compare", "a.nkb"]])
+def test_without_torch_it_says_so_in_a_line(example, monkeypatch, capsys, command) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert example.main(command) == 2
+    assert capsys.readouterr().err == "serve_layer.py: torch is not installed (`build` needs none)\n"
+
+
 def test_what_is_no_bundle_is_said_in_a_line(example, capsys, tmp_path) -> None:
     pytest.importorskip("torch")
     assert example.main(["run", str(tmp_path / "none.nkb"), "--device", "cpu"]) == 2
