@@ -271,6 +271,7 @@ def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
         for kernel in library:
             dims = kernel.record.symbol.rpartition("_m")[2]
             cells.setdefault((words[kernel.id], f"m{dims}"), []).append((folder, kernel))
+    known = {kernel: said for library in libraries.values() for kernel, said in identities(library).items()}
     large = copy_rate()
     print(f"copy of {COPY_BYTES >> 20} MiB: {large:.0f} GB/s", flush=True)
     found: list[dict[str, object]] = []
@@ -281,6 +282,7 @@ def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
         count = moved_bytes(kernels[0][1].guards.tensors)
         copies = Copies(kernels[0][1].guards.tensors, count, l2_bytes)
         verdicts, routes = {}, {}
+        ids = {folder.name: kernel.id for folder, kernel in kernels}
         for folder, kernel in kernels:
             verdicts[folder.name] = check(folder, kernel, copies.named(0))
             if verdicts[folder.name].startswith("WRONG"):
@@ -307,6 +309,7 @@ def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
                     "cell": word,
                     "dims": dims,
                     "tactic": name,
+                    **known[ids[name]],
                     "bytes": count,
                     "copies": copies.count,
                     "check": verdicts[name],
@@ -331,9 +334,21 @@ def run(out: Path, record_to: Path | None, only: Sequence[str]) -> int:
         del copies, routes
         torch.cuda.empty_cache()
         wrong = {name: said for name, said in verdicts.items() if said.startswith("WRONG")}
-        found += [{"cell": word, "dims": dims, "tactic": name, "check": said} for name, said in wrong.items()]
+        found += [
+            {"cell": word, "dims": dims, "tactic": name, **known[ids[name]], "check": said}
+            for name, said in wrong.items()
+        ]
     record(record_to, {"benchmark": "quant", "copy_gb_per_s": float(f"{large:.5g}"), "rows": found, **machine()})
     return int(not found or any(str(row["check"]).startswith("WRONG") for row in found))
+
+
+def identities(library: Any) -> dict[str, dict[str, str]]:
+    """Return which contract each kernel was built for and its code digest, by its id: what a row is a figure of."""
+    said = {}
+    for entry, launch in library.bundle.entries():
+        contract = json.loads(library.bundle.files[entry.contract])
+        said[launch.id] = {"request": entry.request, "code_digest": contract["code"]["digest"]}
+    return said
 
 
 def _launch(kernel: Any, tensors: list[Any]) -> Any:
