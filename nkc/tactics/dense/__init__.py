@@ -1,1 +1,1 @@
-"""Tactics for dense: Triton kernels that differ in tile, pipeline depth and waves, as one table per target."""
+"""Tactics for dense: a table of tiles per target and kernel; Triton on both chips, CUDA C++ beside it on sm_90."""

@@ -1,1 +1,1 @@
-"""Tactics for group_quant: Triton kernels that take the rows as one run of groups, as one table per target."""
+"""Tactics for group_quant: the rows as one run of groups; Triton on both chips, CUDA C++ beside it on sm_90."""

@@ -1,1 +1,1 @@
-"""Tactics for rms_norm_quant: Triton kernels that hold whole rows in registers, as one table per target."""
+"""Tactics for rms_norm_quant: whole rows in registers; Triton on both chips, CUDA C++ beside it on sm_90."""

@@ -1,1 +1,1 @@
-"""Tactics for silu_mul_quant: Triton kernels that take the product as one run of groups, as one table per target."""
+"""Tactics for silu_mul_quant: the product as one run of groups, in Triton on gfx950 and in CUDA C++ on sm_90."""
