@@ -152,9 +152,14 @@ def test_an_edited_record_is_another_record(tables) -> None:
     digest = tables.measure()
     tables.write(row(FAST, SLOW, records=(digest,)))
     (file,) = tables.records.glob("sm_90*.json")
-    file.write_text(file.read_text().replace('"median_us":6.0', '"median_us":4.0'))
+    whole = file.read_text()
+    file.write_text(whole.replace('_us":6.0', '_us":4.0'))
     performance.read_measurements.cache_clear()
     assert f"record {digest[:12]} is not there" in ranked(tables.select())[FAST][1]
+    file.write_text(whole.replace('"median_us":6.0', '"median_us":4.0'))
+    performance.read_measurements.cache_clear()
+    with pytest.raises(ToolError, match="a median of 4 us that does not lie between its percentiles"):
+        tables.select()
 
 
 def test_where_files_changed_the_kernel_is_rendered_and_decides(tables) -> None:
