@@ -230,11 +230,18 @@ def _counts(route: Route) -> bool:
     return route.tactic and route.latency is not None and route.gate is not None and route.gate.passed
 
 
-def merge(old: Table, new: Table, heard: Collection[str] = (), there: Collection[str] | None = None) -> Table:
+def merge(
+    old: Table,
+    new: Table,
+    heard: Collection[str] = (),
+    there: Collection[str] | None = None,
+    stale: Collection[Row] = (),
+) -> Table:
     """Return a table in which the new rows replace every old one of the same shape that they overlap.
 
     heard: digests of the records that the new rows were told from. An old row that rests on such records alone is told
-    anew or not at all. there: digests of all records; an old row that rests on another can never count again.
+    anew or not at all. there: digests of all records; an old row that rests on another can never count again. stale:
+    old rows that speak of other kernels than today's: they go, and come back from their records if their kernels do.
     """
     kept = [
         row
@@ -242,6 +249,7 @@ def merge(old: Table, new: Table, heard: Collection[str] = (), there: Collection
         if not any(row.shape == each.shape and row.m[0] <= each.m[1] and each.m[0] <= row.m[1] for each in new.rows)
         and not (row.records and all(digest in heard for digest in row.records))
         and (there is None or all(digest in there for digest in row.records))
+        and row not in stale
     ]
     rows = sorted((*kept, *new.rows), key=lambda row: (row.shape, row.m))
     return Table(operation=new.operation, rows=tuple(rows))

@@ -95,8 +95,8 @@ def _propose(
     from nkc.tactics.performance import read_all
     from nkc.tactics.tuning import read_table, write_table
 
-    every = read_all().records
-    records, stale = fresh(every, tuning())
+    every, known = read_all().records, tuning()
+    records, stale = fresh(every, known)
     for line in stale[:STALE_SHOWN]:
         click.echo(line, err=True)
     if len(stale) > STALE_SHOWN:
@@ -116,8 +116,11 @@ def _propose(
     if write:
         for operation, table in tables.items():
             heard, there = ({record.digest for record in some} for some in (records, every))
-            path = write_table(merge(read_table(operation), table, heard, there))
-            click.echo(f"{path.parent.name}/{path.name}: {len(table.rows)} rows", err=True)
+            before = read_table(operation)
+            gone = [row for row in before.rows if known.why_stale(operation, row) is not None]
+            path = write_table(merge(before, table, heard, there, gone))
+            left = f", {len(gone)} left out that spoke of other kernels" if gone else ""
+            click.echo(f"{path.parent.name}/{path.name}: {len(table.rows)} rows{left}", err=True)
     return 0
 
 

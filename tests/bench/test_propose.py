@@ -218,6 +218,15 @@ def test_a_row_whose_records_were_heard_anew_is_told_anew_or_not_at_all() -> Non
     assert [each.m for each in merge(merged, Table(operation="dense", rows=()), there={"r2"}).rows] == [(65, 128)]
 
 
+def test_a_row_that_speaks_of_other_kernels_goes_with_the_next_that_are_written() -> None:
+    rows = tuple(
+        Row(target="sm_90", dims={"n": 2112, "k": 7168}, m=m, order=(A,), records=("r1",)) for m in ((0, 16), (17, 64))
+    )
+    old, none = Table(operation="dense", rows=rows), Table(operation="dense", rows=())
+    assert merge(old, none).rows == rows
+    assert merge(old, none, stale=rows[:1]).rows == rows[1:]
+
+
 @pytest.fixture
 def tables(tmp_path):
     """Return a Tuning over rows for m 0..1, 2..16 and 65..128, all fresh."""
