@@ -1,7 +1,8 @@
 """What a command costs that compiles nothing: the least time of several warm runs in fresh processes, and the memory.
 
-Time is wall time from fork to exit. Memory is the process's own high-water mark (`VmHWM`), read as it exits: what wait4
-reports would be the larger of it and of this process. Exits 1 where a budget is exceeded.
+Time is wall time from fork to exit; beside it the part that was nkc's own, without what it waited for a core that other
+processes had. Memory is the process's own high-water mark (`VmHWM`), read as it exits: what wait4 reports would be the
+larger of it and of this process. Exits 1 where a budget is exceeded.
 """
 
 import platform
@@ -21,7 +22,7 @@ _ENTRY = """
 import atexit, sys
 def peak():
     line = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))
-    sys.stderr.write(line.split()[1])
+    sys.stderr.write(f"{line.split()[1]} {open('/proc/self/schedstat').read().split()[1]}")
 atexit.register(peak)
 from nkc.cli import main
 main()
@@ -45,21 +46,28 @@ BUDGETS = (
 
 
 class Cost(NamedTuple):
-    """The least wall time and the least processor time in seconds, and the most memory in MiB."""
+    """The least wall time, the least without waiting for a core, the least processor time in seconds; the most MiB."""
 
     seconds: float
+    own_seconds: float
     cpu_seconds: float
     memory_mib: float
 
 
 def once(arguments: Sequence[str]) -> Cost:
     """Run nkc in a fresh process. Raises RuntimeError where it fails."""
-    begun, before = time.perf_counter(), _children()
+    begun, before, queued = time.perf_counter(), _children(), _queued()
     done = subprocess.run([sys.executable, "-c", _ENTRY, *arguments], capture_output=True, text=True, check=False)
-    seconds, cpu_seconds = time.perf_counter() - begun, _children() - before
-    if done.returncode or not done.stderr.isdigit():
+    seconds, cpu_seconds, queued = time.perf_counter() - begun, _children() - before, _queued() - queued
+    figures = done.stderr.split()
+    if done.returncode or len(figures) != 2 or not all(map(str.isdigit, figures)):
         raise RuntimeError(f"nkc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
-    return Cost(seconds, cpu_seconds, int(done.stderr) / 1024)
+    return Cost(seconds, seconds - queued - int(figures[1]) / 1e9, cpu_seconds, int(figures[0]) / 1024)
+
+
+def _queued() -> float:
+    """Return how many seconds this process has waited for a core."""
+    return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
 
 
 def _children() -> float:
@@ -74,6 +82,7 @@ def measure(arguments: Sequence[str], *, runs: int = RUNS) -> Cost:
     costs = [once(arguments) for _ in range(runs)]
     return Cost(
         min(cost.seconds for cost in costs),
+        min(cost.own_seconds for cost in costs),
         min(cost.cpu_seconds for cost in costs),
         max(cost.memory_mib for cost in costs),
     )
@@ -88,7 +97,7 @@ def main() -> int:
         over |= cost.seconds > budget.seconds or cost.memory_mib > MEMORY_MIB
         words = " ".join(Path(word).name if word == CONTRACT else word for word in budget.arguments)
         print(
-            f"{cost.seconds * 1000:6.1f} ms of {budget.seconds * 1000:.0f}   "
+            f"{cost.seconds * 1000:6.1f} ms of {budget.seconds * 1000:.0f} (own {cost.own_seconds * 1000:.1f})   "
             f"{cost.memory_mib:5.1f} MiB of {MEMORY_MIB}   nkc {words}"
         )
     return int(over)

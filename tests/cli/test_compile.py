@@ -338,11 +338,11 @@ def test_a_build_that_is_called_off_leaves_nothing(tmp_path, number, code, after
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, cwd=tmp_path, env={"TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True)
     signal.signal(signal.SIGINT, before)
-    while not any(scratch.iterdir()):  # the child is being started
+    while process.poll() is None and not any(scratch.iterdir()):  # the child is being started
         time.sleep(0.001)
     time.sleep(after)
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     # Python ends by the signal itself where it came while a class was being made; a shell shows both as 130.
     assert process.returncode in (code, -number)
     assert err.strip() == ("nkc: interrupted" if number is signal.SIGINT else "")

@@ -1,7 +1,6 @@
 """Start-up is part of the product: what a command loads, how long it takes, how much memory it has."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import GFX950
+from tests.fixtures.speed import slowness
 
 HEAVY = {"torch", "triton", "networkx", "jinja2", "numpy", "elftools"}
 DRAWING = {"rich"}
-ATTEMPTS = 4  # of 10 runs each: another process on the same cores is no fault of ours
+ATTEMPTS = 4  # of 5 runs each, one where all is well: another process on the same cores is no fault of ours
 
 _LOADED = """
 import sys
@@ -79,11 +79,9 @@ def test_importing_nkc_loads_nothing_of_it() -> None:
 @pytest.mark.parametrize("budget", STARTUP.BUDGETS, ids=lambda budget: " ".join(budget.arguments[::2]))
 def test_a_command_stays_within_its_budget(budget) -> None:
     for _ in range(ATTEMPTS):
-        cost = STARTUP.measure(budget.arguments)
+        cost = STARTUP.measure(budget.arguments, runs=5)
         assert cost.memory_mib < STARTUP.MEMORY_MIB
-        assert cost.cpu_seconds < budget.seconds
-        if cost.seconds < budget.seconds:
+        allowed = budget.seconds * slowness()
+        if max(cost.cpu_seconds, cost.own_seconds) < allowed:
             return
-    if os.getloadavg()[0] > (os.cpu_count() or 1):
-        pytest.skip(f"the machine is busy: {cost.seconds:.3f} s of which {cost.cpu_seconds:.3f} s were ours")
-    pytest.fail(f"{cost.seconds:.3f} s at best, {budget.seconds} s allowed")
+    pytest.fail(f"{cost}: at best, {allowed:.3f} s allowed")

@@ -9,6 +9,7 @@ from nkc.verify.numbers import bf16, fp8, fp32
 from nkc.verify.oracles import dense
 from nkc.verify.oracles.dense import Operands, Promotion
 from nkc.verify.oracles.matrix_unit import FP32_FMA, HOPPER_BF16, HOPPER_FP8, MatrixUnit
+from tests.fixtures.speed import slowness
 
 from ..recipes import codes, grid, sha
 
@@ -221,7 +222,9 @@ def test_no_rows_and_no_k():
 
 
 def test_it_is_quick_enough_to_use():
-    operands = random_operands(256, 256, 1024)
-    start = time.perf_counter()
-    dense.fp32_sequential(operands)
-    assert time.perf_counter() - start < 2.0
+    operands, times = random_operands(256, 256, 1024), []
+    for _ in range(3):
+        start = time.process_time()
+        dense.fp32_sequential(operands)
+        times.append(time.process_time() - start)
+    assert min(times) < 2.0 * slowness()
