@@ -190,10 +190,15 @@ def _activation_scales(contract: Contract, scales: NDArray[np.float32], dims: Ma
 
 @lru_cache(maxsize=8)
 def _expected(contract: Contract, recipe: Recipe, m: int) -> tuple[F64, F64]:
-    """Return the float64 value and the bound of every element as it is stored, or waits to be quantised."""
     operands, bias = _operands(contract, recipe, m)
-    value = dense.value(operands)
-    bound = bounds.dense_error(operands, unit_of(contract), chains_of(contract, operands))
+    return expected(contract, operands, bias, chains_of(contract, operands))
+
+
+def expected(
+    contract: Contract, operands: Operands, bias: NDArray[np.float32], chains: tuple[Chain, ...]
+) -> tuple[F64, F64]:
+    """Return the float64 value and the bound of every element as it is stored, or waits to be quantised."""
+    value, bound = dense.value(operands), bounds.dense_error(operands, unit_of(contract), chains)
     match contract.epilogue.kind:
         case "identity":
             pass

@@ -26,9 +26,8 @@ from nkc.ir.scales import argument_name
 from nkc.tactics.performance import Gate
 from nkc.verify import bounds, legal_codes, quantised
 from nkc.verify.numbers import bf16, fp8
-from nkc.verify.oracles import dense, epilogues
 from nkc.verify.oracles.dense import Chain, Operands
-from nkc.verify.subjects.dense import FP32_OVERFLOW, chains_of, unit_of
+from nkc.verify.subjects.dense import FP32_OVERFLOW, chains_of, expected
 
 WINDOW_ROWS, WINDOW_COLUMNS, WINDOW_GROUPS = 8, 96, 2
 OTHER_RULE_RATIO = 8e-3
@@ -90,7 +89,7 @@ class Reference:
         """Return the largest error over its bound in the window, and whether all of it is within."""
         chains = chains_of(sealed, self._operands)
         if chains not in self._by_chains:
-            self._by_chains[chains] = _expected(sealed, self._operands, self._bias, chains)
+            self._by_chains[chains] = expected(sealed, self._operands, self._bias, chains)
         value, bound = self._by_chains[chains]
         if self._codes:
             legal = self._legal(copy, sealed, value, bound)
@@ -171,22 +170,6 @@ def _window(
         block_k=block_k,
     )
     return operands, bias
-
-
-def _expected(
-    sealed: Contract, operands: Operands, bias: NDArray[np.float32], chains: tuple[Chain, ...]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the float64 value and the bound of every element of the window."""
-    value, bound = dense.value(operands), bounds.dense_error(operands, unit_of(sealed), chains)
-    match sealed.epilogue.kind:
-        case "identity":
-            pass
-        case "bias":
-            value = epilogues.bias(value, bias)
-            bound = bounds.bias_error(value, bound)
-        case kind:
-            raise NotImplementedError(f"no judgement for epilogue {kind}")
-    return value, bounds.bf16_store_error(value, bound) if sealed.dtypes["out"] is DType.BF16 else bound
 
 
 @lru_cache(maxsize=64)
