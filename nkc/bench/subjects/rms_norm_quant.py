@@ -1,19 +1,13 @@
 """rms_norm_quant: codes and scales, or bf16, inside the limits of an fp32 norm, the sum to the bit; torch beside it."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nkc.bench.baseline import Baseline
-from nkc.bench.cell import Cell
 from nkc.bench.quantised import value
-from nkc.bench.quantised.gate import ORACLE, Expected, Reference
-from nkc.bench.quantised.operands import RECIPE, make
-from nkc.bench.quantised.peers import peers
-from nkc.bench.quantised.words import words
-from nkc.bench.subjects import Benched
+from nkc.bench.quantised.benched import benched
+from nkc.bench.quantised.gate import Expected
 from nkc.ir.contract import Contract, Weight
 from nkc.ir.quantising import QUANTISED
 from nkc.verify import quantised
@@ -49,19 +43,6 @@ def expected(contract: Contract, rows: Mapping[str, NDArray[np.float32]]) -> Exp
     return Expected(quantised=found.quantised, limits=RMS_NORM, near=near, bits=bits)
 
 
-def baselines(cell: Cell) -> tuple[Baseline, ...]:
-    """Return torch, and a copy of as many bytes."""
-    return peers(cell, value.of_rms_norm_quant, compiled_same_rule="residual" not in cell.contract.dtypes)
-
-
-BENCHED = Benched(
-    oracle=ORACLE,
-    recipe=RECIPE,
-    bandwidth="copy",
-    flops=lambda _: 0,
-    products=None,
-    make=make,
-    baselines=baselines,
-    reference=partial(Reference, oracle=expected, value=value.of_rms_norm_quant),
-    words=words,
+BENCHED = benched(
+    expected, value.of_rms_norm_quant, compiled_same_rule=lambda contract: "residual" not in contract.dtypes
 )

@@ -1,19 +1,13 @@
 """silu_mul_quant: codes and scales inside the limits of an fp32 product; torch beside it."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nkc.bench.baseline import Baseline
-from nkc.bench.cell import Cell
 from nkc.bench.quantised import value
-from nkc.bench.quantised.gate import ORACLE, Expected, Reference
-from nkc.bench.quantised.operands import RECIPE, make
-from nkc.bench.quantised.peers import peers
-from nkc.bench.quantised.words import words
-from nkc.bench.subjects import Benched
+from nkc.bench.quantised.benched import benched
+from nkc.bench.quantised.gate import Expected
 from nkc.ir.contract import Contract, Gate, Staging
 from nkc.verify import bounds, quantised
 from nkc.verify.oracles.epilogues import Halves
@@ -41,20 +35,8 @@ def expected(contract: Contract, rows: Mapping[str, NDArray[np.float32]]) -> Exp
     return Expected(quantised=found.quantised, limits=SILU_MUL, value=found.value, staging=staging, near=near, bits={})
 
 
-def baselines(cell: Cell) -> tuple[Baseline, ...]:
-    """Return torch, and a copy of as many bytes."""
-    contract = cell.contract
-    return peers(cell, value.of_silu_mul_quant, compiled_same_rule=contract.numerics["staging"] is Staging.FP32)
-
-
-BENCHED = Benched(
-    oracle=ORACLE,
-    recipe=RECIPE,
-    bandwidth="copy",
-    flops=lambda _: 0,
-    products=None,
-    make=make,
-    baselines=baselines,
-    reference=partial(Reference, oracle=expected, value=value.of_silu_mul_quant),
-    words=words,
+BENCHED = benched(
+    expected,
+    value.of_silu_mul_quant,
+    compiled_same_rule=lambda contract: contract.numerics["staging"] is Staging.FP32,
 )
