@@ -1,17 +1,12 @@
 """benchmarks/agreement.py: what both runs timed, at the same code, by their medians."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from ..fixtures.contracts import contract
 from ..fixtures.measured import measurements, record, route
+from ..fixtures.scripts import benchmark
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "agreement.py"
-SPEC = importlib.util.spec_from_file_location("agreement", FILE)
-AGREEMENT = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(AGREEMENT)
+AGREEMENT = benchmark("agreement")
 
 OURS = "sm_90.dense.fp8_as_f16_16x64x128_w4_s5"
 SHAPE = {"$.target.arch": "sm_90", "$.shape.n": 2112, "$.shape.k": 7168, "$.shape.m": 16}

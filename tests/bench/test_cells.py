@@ -1,17 +1,13 @@
 """The contracts of benchmarks/cells.py: each reads, under a file name of its own, and shapes outside stay outside."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from nkc.ir.canonical import contract_id
 from nkc.ir.reader import parse_document
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "cells.py"
-SPEC = importlib.util.spec_from_file_location("cells", FILE)
-CELLS = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(CELLS)
+from ..fixtures.scripts import benchmark
+
+CELLS = benchmark("cells")
 
 
 def read(kind: str):

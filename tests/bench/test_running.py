@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.scripts import BENCHMARKS
 from tests.runtime.support import dense_launch, write_bundle
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 BUILT = "`build` needs none; run what it left where one is"
 CHECKS = "`build` needs none; run the checks where one is"
 ELSEWHERE = "it runs kernels that were built elsewhere"

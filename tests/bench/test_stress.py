@@ -1,30 +1,15 @@
 """benchmarks/stress.py: whose finding a sanitizer's line is, what a record keeps, and that rings meet every ratio."""
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import msgspec
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+from tests.fixtures.scripts import benchmark
 
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-_load("running")
-record = _load("stress_record")
-ratios = _load("ratios")
-stress = _load("stress")
+record = benchmark("stress_record")
+ratios = benchmark("ratios")
+stress = benchmark("stress")
 RACE = record.Check.RACECHECK
 RUN = record.Run(device="a GPU", driver="1.2", date="2026-01-01", nkc="0", torch="2", method="as told")
 

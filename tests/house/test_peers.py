@@ -1,17 +1,13 @@
 """The run in which every peer was timed: whole, of one session, and what the note says of it."""
 
-import importlib.util
 from pathlib import Path
 
 import msgspec
 
-ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("peers", ROOT / "benchmarks" / "peers.py")
-assert spec is not None
-assert spec.loader is not None
-peers = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(peers)
+from tests.fixtures.scripts import benchmark
 
+ROOT = Path(__file__).parents[2]
+peers = benchmark("peers")
 RUN = msgspec.json.decode((ROOT / "benchmarks/records/h200/peers.json").read_bytes(), type=peers.Run)
 
 

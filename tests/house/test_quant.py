@@ -1,9 +1,6 @@
 """The record of the kernels around a GEMM: every row is of a kernel in this tree, of the contract that it names."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -18,27 +15,17 @@ from nkc.tactics.catalogue import find, tactics_of
 from nkc.tactics.select import Policy
 from nkc.tactics.tactic import Lowered
 from tests.fixtures.contracts import contract
+from tests.fixtures.scripts import BENCHMARKS, benchmark
 from tests.fixtures.toolchain import FakeToolchain
-
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
 def quant():
-    """The benchmark as a module, its neighbours importable as they are for a script."""
-    sys.path.insert(0, str(FOLDER))
-    try:
-        spec = importlib.util.spec_from_file_location("quant", FOLDER / "quant.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-    finally:
-        sys.path.remove(str(FOLDER))
+    """The benchmark as a module."""
+    return benchmark("quant")
 
 
-ROWS = json.loads((FOLDER / "records" / "h200" / "quant.json").read_text())["rows"]
+ROWS = json.loads((BENCHMARKS / "records" / "h200" / "quant.json").read_text())["rows"]
 
 
 def contract_of(quant: ModuleType, row: dict[str, str]) -> Contract:

@@ -1,10 +1,5 @@
 """The record of stress in the tree: it speaks of today's kernels, and of each that is verified it says that it held."""
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
 from nkc.emit.render import render
@@ -14,8 +9,8 @@ from nkc.ir.contract import Maturity
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.evidence import read_index
 from nkc.tactics.tactic import Lowered
+from tests.fixtures.scripts import BENCHMARKS, benchmark
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 TACTICS = {
     tactic.name: tactic
     for operation in operations.names()
@@ -37,19 +32,9 @@ LATER = (
 """Verified after the last run of the stress; the next takes them from here."""
 
 
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-stress = _load("stress_record")
-ratios = _load("ratios")
-RECORD = stress.read(FOLDER / "records" / "h200" / "stress.json")
+stress = benchmark("stress_record")
+ratios = benchmark("ratios")
+RECORD = stress.read(BENCHMARKS / "records" / "h200" / "stress.json")
 PROOFS = {name: entry.proofs for name, entry in read_index().tactics.items()}
 
 

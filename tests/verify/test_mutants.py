@@ -1,25 +1,17 @@
 """The mutation check itself: every fault still has its place, and the sample that each change is tested with."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+from tests.fixtures.scripts import BENCHMARKS, benchmark
 
 
 @pytest.fixture(scope="module")
 def mutants() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("mutants", FOLDER / "mutants.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules["mutants"] = module
-    specification.loader.exec_module(module)
-    return module
+    return benchmark("mutants")
 
 
 def test_every_fault_has_its_place_in_a_kernel_of_today(mutants) -> None:
@@ -45,7 +37,7 @@ def test_an_edit_without_its_place_is_an_error(mutants) -> None:
 @pytest.mark.toolchain
 def test_the_sample_is_caught() -> None:
     done = subprocess.run(
-        [sys.executable, FOLDER / "mutants.py", "--sample"], capture_output=True, encoding="utf-8", check=False
+        [sys.executable, BENCHMARKS / "mutants.py", "--sample"], capture_output=True, encoding="utf-8", check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
