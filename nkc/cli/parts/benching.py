@@ -2,18 +2,17 @@
 
 import shlex
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import click
 
 from nkc.bench import gather, records
 from nkc.bench.cell import Cell
+from nkc.cli.parts.scratch import Scratch
 from nkc.ir.errors import UsageError
 from nkc.verify.subject import dim_values
 
@@ -26,7 +25,7 @@ MISSING_NAMED = 3
 """Contracts without a record that are named one by one."""
 
 
-class Bench:
+class Bench(Scratch):
     """The contracts to bench with their kernels, in a temporary directory where they had to be built."""
 
     def __init__(
@@ -41,13 +40,12 @@ class Bench:
     ) -> None:
         if not paths:
             raise UsageError("nkc: nothing to bench (name contracts, a folder of them, or a built directory)")
+        super().__init__(build_only, "bench")
         self._paths = paths
         self._every = every
         self._first = first
-        self._place = build_only
         self._cache = cache
         self._dependent = dependent
-        self._stack = ExitStack()
         self.asked: tuple[gather.Asked, ...] = ()
         self.reused = 0
 
@@ -56,21 +54,7 @@ class Bench:
         """How many kernels there are."""
         return sum(len(asked.subjects) for asked in self.asked)
 
-    def __enter__(self) -> Self:
-        place = self._place or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nkc-bench-")))
-        try:
-            self.asked = self._gather(place)
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-
-    def _gather(self, place: Path) -> tuple[gather.Asked, ...]:
+    def _fill(self, place: Path) -> None:
         found = [asked for path in self._paths if gather.is_built(path) for asked in gather.built(path)]
         files = gather.contract_files([path for path in self._paths if not gather.is_built(path)])
         if files:
@@ -92,7 +76,7 @@ class Bench:
             for problem in problems:
                 click.echo(problem, err=True)
             found += gather.built(place)
-        return tuple(found)
+        self.asked = tuple(found)
 
     def measure(self, *, seed: int, seconds: int | None, export: Path | None) -> "Measurements":
         """Measure every contract at every value of its bounded dims that is looked at."""

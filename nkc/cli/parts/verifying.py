@@ -2,15 +2,14 @@
 
 import fnmatch
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import click
 
+from nkc.cli.parts.scratch import Scratch
 from nkc.ir.errors import UsageError
 from nkc.verify import check, gather
 from nkc.verify.engine import Engine, EngineName
@@ -25,31 +24,19 @@ Done = Callable[[], object]
 Result = tuple[Subject, Engine, tuple[check.Row, ...]]
 
 
-class Session:
+class Session(Scratch):
     """The kernels to verify, in a temporary directory where they had to be built."""
 
     def __init__(self, paths: Sequence[Path], pattern: str | None, *, build_only: Path | None) -> None:
         if not paths and pattern is None:
             raise UsageError("nkc: nothing to verify (name contracts, a built directory, or --tactic PATTERN)")
+        super().__init__(build_only, "verify")
         self._paths = paths
         self._pattern = pattern
-        self._place = build_only
-        self._stack = ExitStack()
         self.subjects: tuple[Subject, ...] = ()
 
-    def __enter__(self) -> Self:
-        place = self._place or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="nkc-verify-")))
-        try:
-            self.subjects = tuple(self._gather(place))
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    def _fill(self, place: Path) -> None:
+        self.subjects = tuple(self._gather(place))
 
     def _gather(self, place: Path) -> Iterator[Subject]:
         from nkc.emit.output import Output
