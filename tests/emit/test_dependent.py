@@ -1,7 +1,6 @@
 """Dependent launch from the sealed contract to the object: what launch.json says, and what the machine code does."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import msgspec
@@ -18,6 +17,7 @@ from nkc.ir.launch import DistinctGuard, LaunchAttributes
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.tactic import Lowered
 
+from ..fixtures.listing import listed
 from ..fixtures.toolchain import FakeToolchain, nvrtc_is_installed
 
 BY_NAME = {tactic.name: tactic for tactic in tactics_of("dense")}
@@ -105,7 +105,7 @@ def compiled(toolchain: NvrtcToolchain, **text: str):
 
 @needs_nvrtc
 @pytest.mark.toolchain
-def test_waits_triggers_and_clusters_are_read_from_the_object(tmp_path: Path) -> None:
+def test_waits_triggers_and_clusters_are_read_from_the_object() -> None:
     with NvrtcToolchain() as toolchain:
         plain, whole = compiled(toolchain), compiled(toolchain, wait=WAIT, trigger=TRIGGER)
         paired = compiled(toolchain, cluster="__cluster_dims__(2, 1, 1)", wait=WAIT)
@@ -116,14 +116,14 @@ def test_waits_triggers_and_clusters_are_read_from_the_object(tmp_path: Path) ->
         ((2, 1, 1), 1, 0),
     ]
     assert [each.starts_alone for each in found] == [True, False, False]
-    listing = listed(whole.data, tmp_path)
+    listing = listed(whole.data)
     assert re.findall(r"\b(PREEXIT|ACQBULK|STG)\b", listing) == ["PREEXIT", "ACQBULK", "STG"]
 
 
 @needs_nvrtc
 @pytest.mark.toolchain
 @pytest.mark.parametrize("geometry", ["r4_w8", "r2_w4", "r8_w1"])
-def test_weights_are_asked_for_before_the_wait_and_nothing_is_written(geometry: str, tmp_path: Path) -> None:
+def test_weights_are_asked_for_before_the_wait_and_nothing_is_written(geometry: str) -> None:
     """ptxas may move a load behind the wait, as it did with those of the read-only path; then nothing is gained."""
     tactic = BY_NAME[f"sm_90.dense.fp8_gemv_{geometry}_dependent"]
     rows, depth = int(geometry[1]), tactic.schedule.stages
@@ -131,7 +131,7 @@ def test_weights_are_asked_for_before_the_wait_and_nothing_is_written(geometry: 
     with NvrtcToolchain() as toolchain:
         for proof in tactic.proofs(tactic):
             made = build.build(Lowered.of(proof, tactic), toolchain)
-            before, after = listed(made.built.data, tmp_path).split("ACQBULK")
+            before, after = listed(made.built.data).split("ACQBULK")
             assert len(re.findall(r"\bLDG\.E\.NA\S*\.128\b", before)) >= rows
             assert not re.findall(r"\b(STG|ST\.E|RED|ATOM)", before)
             assert re.search(r"\bSTG\b", after)
@@ -142,25 +142,16 @@ def test_weights_are_asked_for_before_the_wait_and_nothing_is_written(geometry: 
 @needs_nvrtc
 @pytest.mark.toolchain
 @pytest.mark.parametrize("family", ["fp8_tma_128x192", "fp8_tma_256x128", "fp8_f16_256x64", "fp8_f16_few_64x64"])
-def test_tiles_of_weights_alone_are_asked_for_before_the_wait(family: str, tmp_path: Path) -> None:
+def test_tiles_of_weights_alone_are_asked_for_before_the_wait(family: str) -> None:
     """Activations come behind it, and so do scales that the kernel ahead may write: not by the read-only path."""
     tactic = next(each for each in DEPENDENT if family in each.name)
     rows = next(proof for proof in tactic.proofs(tactic) if proof.scales["a"].layout is Layout.ROW_MAJOR)
     with NvrtcToolchain() as toolchain:
         made = build.build(Lowered.of(rows, tactic), toolchain)
-    listing = listed(made.built.data, tmp_path)
+    listing = listed(made.built.data)
     copies = re.findall(r"\b(UTMALDG|ACQBULK)\b", listing)
     assert "UTMALDG ACQBULK UTMALDG" in " ".join(copies)
     before, _, after = listing.partition("ACQBULK")
     assert not re.findall(r"\b(LDG|STG|ST\.E|UTMASTG|RED|ATOM)\b", before)
     assert re.search(r"\bLDG\.E\.CONSTANT\b", after), "scales of weights"
     assert re.search(r"\bLDG\.E (?!\.)", after), "scales of activations"
-
-
-def listed(cubin: bytes, folder: Path) -> str:
-    """Return nvdisasm's listing."""
-    triton = pytest.importorskip("triton")
-    disassembler = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
-    (folder / "kernel.cubin").write_bytes(cubin)
-    run = subprocess.run([disassembler, "-c", folder / "kernel.cubin"], capture_output=True, text=True, check=True)
-    return run.stdout

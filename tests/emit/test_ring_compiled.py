@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from nkc.emit.inspect.disassemble import disassemble_cubin
 from nkc.emit.render import render
 from nkc.emit.toolchains.nvrtc import NvrtcToolchain
 from nkc.ir import targets
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.tactic import Lowered, Tactic
+from tests.fixtures.listing import listed
 from tests.fixtures.toolchain import nvrtc_is_installed
 
 pytestmark = [
@@ -79,6 +79,6 @@ def test_a_stage_is_handed_back_after_its_scales_were_read(
     known: Tactic = BY_NAME[tactic]
     for proof in known.proofs(known)[:2]:  # one block of k, and more than a ring holds; scales by TMA
         built = toolchain.compile(render(Lowered.of(proof, known)), targets.get("sm_90"))
-        arrivals, found = early(disassemble_cubin(built.data, name=tactic))
+        arrivals, found = early(listed(built.data))
         assert arrivals >= 1
         assert found <= harmless

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from nkc.emit.inspect.disassemble import disassemble_cubin
 from nkc.emit.render import render
 from nkc.emit.toolchains.by_language import Toolchains
 from nkc.ir import targets
 from nkc.tactics import Tactic, tactics_of
 from nkc.tactics.tactic import Lowered
+from tests.fixtures.listing import listed_together
 from tests.fixtures.toolchain import nvrtc_is_installed
 
 pytestmark = [
@@ -69,10 +69,11 @@ def test_an_arrival_before_a_read_is_found() -> None:
 @pytest.mark.parametrize("tactic", TACTICS, ids=[tactic.name for tactic in TACTICS])
 def test_a_stage_is_handed_back_after_its_scales_were_read(toolchain: Toolchains, tactic: Tactic) -> None:
     # more blocks than a ring holds: scales by TMA, and one by one, as all are whose results become codes
+    objects = []
     for proof in tactic.proofs(tactic)[1 : 2 if tactic.family == CODES else 3]:
         source = render(Lowered.of(proof, tactic))
-        built = toolchain.compile(source, targets.get(tactic.target))
-        listing = disassemble_cubin(built.data, name=tactic.name)
+        objects.append(toolchain.compile(source, targets.get(tactic.target)).data)
+    for listing in listed_together(objects):
         assert _HAND_BACK in listing
         assert _LOAD.search(listing)
         assert early(listing) == []

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from nkc.emit import build
-from nkc.emit.inspect.disassemble import disassemble_cubin
 from nkc.emit.toolchains.nvrtc import NvrtcToolchain
 from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.tactic import Lowered, Tactic
+from tests.fixtures.listing import listed
 from tests.fixtures.toolchain import nvrtc_is_installed
 
 pytestmark = [
@@ -134,7 +134,7 @@ def test_what_stands_before_the_wait_is_constant_and_copies_are_counted(
     proof = twin.proofs(twin)[2]  # row-major scales, bias, more stages than a ring holds
     made = build.build(Lowered.of(proof, twin), toolchain)
     assert made.built.resources.scratch_bytes == 0
-    listing = disassemble_cubin(made.built.data, name=twin.name)
+    listing = listed(made.built.data)
     _, *seen = accesses(listing, tuple(argument.name for argument in made.contract.arguments or ()))
     wait = [word for word, _ in seen].index("ACQBULK")
     before, behind = seen[:wait], seen[wait + 1 :]

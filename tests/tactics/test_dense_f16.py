@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from nkc.emit import render
-from nkc.emit.inspect.disassemble import disassemble_cubin
 from nkc.emit.toolchains.nvrtc import NvrtcToolchain
 from nkc.ir import targets
 from nkc.ir.contract import Accumulate, Combine, Contract
@@ -14,6 +13,7 @@ from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.dense import sm_90_f16, sm_90_f16_few, sm_90_gemv
 from nkc.tactics.select import Policy, select
 from nkc.tactics.tactic import Lowered, Tactic
+from tests.fixtures.listing import listed
 from tests.fixtures.toolchain import nvrtc_is_installed
 
 from ..fixtures.values import put
@@ -148,7 +148,7 @@ def test_no_signal_overtakes_a_load_of_what_it_gives_back(toolchain: NvrtcToolch
     proof = tactic.proofs(tactic)[3]
     source = render.render(Lowered(contract=tactic.lower(proof, tactic), tactic=tactic))
     built = toolchain.compile(source, targets.get(tactic.target))
-    lines = disassemble_cubin(built.data, name=tactic.name).splitlines()
+    lines = listed(built.data).splitlines()
     begin = max(place for place, line in enumerate(lines) if "USETMAXREG.TRY_ALLOC" in line)
     end = next((place for place, line in enumerate(lines) if "USETMAXREG.DEALLOC" in line), len(lines))
     pending: set[int] = set()
