@@ -12,6 +12,9 @@ EXAMPLE       := examples/qwen3.6-35b.o_proj.m1
 EXAMPLE_BUILD := build/example
 PIP           := -m pip --disable-pip-version-check install --quiet --quiet
 
+# Hundreds of tests start a Python: without bytecode each of them would compile nkc, and pytest every test, once more.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help setup example test check fmt format lint types test-oldest bench-select bench-compile bench-startup mutants mutants-gfx950 clean
