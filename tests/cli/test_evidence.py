@@ -1,5 +1,6 @@
 """Evidence as a user meets it, in a copy of the tree: records give maturity, and one changed line takes it away."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,9 +12,12 @@ import msgspec
 import pytest
 
 from nkc.bench.layer_records import document
+from nkc.ir.canonical import contract_id
 from nkc.ir.package import PACKAGE, templates_root
+from nkc.tactics.catalogue import find
 from nkc.tactics.evidence import REGIMES, Check, Records, read_index
 from nkc.tactics.layer import Comparison
+from nkc.verify.subject import dim_values
 from tests.cli.running import Done
 from tests.fixtures.layers import comparison, records
 from tests.verify.subjects import check_of
@@ -32,12 +36,18 @@ class Tree:
 
     @classmethod
     def bare(cls, root: Path) -> "Tree":
-        """Return a copy of the package with its templates and an index of its own, without claims and records."""
+        """Return a copy of the package with its templates and an index of its own, without claims and records.
+
+        Its tactics are those of one target: rendering every proof anew, as often as is done here, takes their number.
+        """
         shutil.copytree(PACKAGE, root / "nkc", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(templates_root(), root / "templates")
         tree = cls(root)
-        for path in (*tree.evidence.glob("*.json"), *root.glob("nkc/tactics/*/claims.json")):
-            path.unlink()
+        for left_out in ("evidence/*.json", "*/claims.json", "*/tuning.json", "*/sm_90*.py"):
+            for path in root.glob(f"nkc/tactics/{left_out}"):
+                path.unlink()
+        for folder in ("layer", "performance"):
+            shutil.rmtree(tree.evidence / folder)
         assert tree.nkc("evidence", "index").code == 0
         return tree
 
@@ -71,9 +81,15 @@ class Tree:
     def proven(self, name: str, **fields: object) -> tuple[Check, ...]:
         """Return passed checks of every proof of a tactic in every regime, of today's kernel."""
         read_index.cache_clear()
-        proofs = read_index(self.evidence).tactics[name].proofs
+        digests = read_index(self.evidence).tactics[name].proofs
+        tactic = find("dense", name)
+        asked = {
+            contract_id(proof): tuple(dims for dims in dim_values(proof) if dims) for proof in tactic.proofs(tactic)
+        }
         return tuple(
-            check_of(request, digest, regime, **fields) for request, digest in proofs.items() for regime in REGIMES
+            check_of(request, digest, regime, **{"dims": asked[request], **fields})
+            for request, digest in digests.items()
+            for regime in REGIMES
         )
 
 
@@ -182,7 +198,6 @@ def test_strict_evidence_refuses_what_another_compiler_made(tree, tmp_path) -> N
 def compared(tree: Tree, ours_us: float, theirs_us: float, place: int) -> Comparison:
     """Return a comparison of the tactic's kernel for one of its proofs, of today's code."""
     from nkc.ir import canonical
-    from nkc.tactics.catalogue import find
 
     tactic = find("dense", TACTIC)
     proof = tactic.proofs(tactic)[place]
@@ -232,6 +247,31 @@ def test_an_edited_comparison_is_taken_in_by_nobody(tree, tmp_path) -> None:
     done = tree.nkc("evidence", "add", file)
     assert (done.code, len(done.errors)) == (2, 1)
     assert "not what was written" in done.err
+    assert not (tree.evidence / "layer" / f"{TACTIC}.json").exists()
+
+
+def test_a_record_of_too_few_runs_is_taken_in_by_nobody(tree, tmp_path) -> None:
+    """A claim of `verified` must not rest on what somebody hands in and did not do."""
+    before = sorted(tree.root.rglob("*.json"))
+    file = tmp_path / "few.json"
+    file.write_bytes(msgspec.json.encode([Records(tactic=TACTIC, checks=tree.proven(TACTIC, repeats=2))]))
+    done = tree.nkc("evidence", "add", file)
+    assert (done.code, len(done.errors)) == (2, 1)
+    assert "2 runs compared, and 21 are asked for" in done.err
+    assert sorted(tree.root.rglob("*.json")) == before
+
+
+def test_a_layer_record_with_limits_of_its_own_is_taken_in_by_nobody(tree, tmp_path) -> None:
+    """Its digest is right: whoever writes a file can write that too."""
+    kept = msgspec.to_builtins(compared(tree, 100.0, 110.0, 0)) | {"err_ratio_limit": 1e9}
+    kept["ours"]["err_ratio"] = 0.9
+    digest = hashlib.sha256(msgspec.json.encode(kept, order="sorted")).hexdigest()
+    file = tmp_path / "layer.json"
+    whole = msgspec.to_builtins(records(compared(tree, 100.0, 110.0, 0))) | {"comparisons": {digest: kept}}
+    file.write_bytes(msgspec.json.encode(whole))
+    done = tree.nkc("evidence", "add", file)
+    assert (done.code, len(done.errors)) == (2, 1)
+    assert "judged by limits 1e+09 and 0.05, not by 0.01 and 0.05" in done.err
     assert not (tree.evidence / "layer" / f"{TACTIC}.json").exists()
 
 
