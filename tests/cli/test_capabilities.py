@@ -1,6 +1,7 @@
 """The capabilities hold against the catalogue: selection on every probe says the same, nothing is left out."""
 
 import json
+from collections.abc import Callable
 from itertools import product
 
 import msgspec
@@ -8,9 +9,10 @@ import pytest
 
 from nkc import ir
 from nkc.ir import operations, targets
-from nkc.ir.contract import DType
-from nkc.tactics import Policy, select, tactics_of
+from nkc.ir.contract import Contract, DType
+from nkc.tactics import Policy, Selection, select, tactics_of
 from nkc.tactics.capabilities import Capabilities, State, capabilities
+from nkc.tactics.evidence import Book
 from nkc.tactics.probe import on_target, probes
 from tests.cli.running import nkc
 
@@ -22,13 +24,24 @@ def everything() -> Capabilities:
     return capabilities(operations.names(), targets.names())
 
 
-def test_what_is_implemented_has_an_eligible_tactic_and_what_is_not_has_none(everything) -> None:
+@pytest.fixture(scope="module")
+def selected() -> Callable[[Contract], Selection]:
+    """What selects among all tactics, once a contract; the evidence is weighed once for all of them."""
+    book, known = Book(), {}
+
+    def ask(contract: Contract) -> Selection:
+        if contract not in known:
+            known[contract] = select(contract, EXPERIMENTS, book=book)
+        return known[contract]
+
+    return ask
+
+
+def test_what_is_implemented_has_an_eligible_tactic_and_what_is_not_has_none(everything, selected) -> None:
     states = set()
     for capability in everything.capabilities:
         operation = operations.get(capability.operation)
-        selections = [
-            select(contract, EXPERIMENTS) for contract in probes(operation, capability.target, capability.variant)
-        ]
+        selections = [selected(contract) for contract in probes(operation, capability.target, capability.variant)]
         assert selections
         eligible = {candidate.tactic.family for selection in selections for candidate in selection.eligible}
         assert tuple(sorted(eligible)) == capability.families
@@ -38,7 +51,7 @@ def test_what_is_implemented_has_an_eligible_tactic_and_what_is_not_has_none(eve
     assert states == set(State)
 
 
-def test_every_reason_is_one_that_selection_gave(everything) -> None:
+def test_every_reason_is_one_that_selection_gave(everything, selected) -> None:
     for capability in everything.capabilities:
         if capability.closest is None:
             continue
@@ -46,7 +59,7 @@ def test_every_reason_is_one_that_selection_gave(everything) -> None:
         given = [
             set(candidate.reasons)
             for contract in contracts
-            for candidate in select(contract, EXPERIMENTS).candidates
+            for candidate in selected(contract).candidates
             if candidate.tactic.name == capability.closest
         ]
         assert set(capability.reasons) in given
