@@ -155,6 +155,8 @@ def test_its_kernel_waits_once_and_without_it_the_text_is_another() -> None:
         ("fp8_wave_64x64x128_s6_k2_o2", (64, 5120, 17408), True),
         ("fp8_wave_64x64x128_s6_o2", (64, 24576, 1536), False),  # 384 tiles
         ("fp8_wave_64x32x128_s16_k2", (64, 2112, 7168), False),  # a unit holds one
+        ("fp8_skinny_16x64x128_s3x2_k2", (16, 7168, 16384), True),  # 224 CTAs, 396 places, 64 blocks each
+        ("fp8_skinny_16x64x128_s3x2_k2", (16, 5120, 5120), False),  # 160 CTAs, for 20 blocks
         ("fp8_stream_16x64x128_s3x2_k2", (16, 7168, 16384), True),  # 224 CTAs, 396 places, 64 blocks each
         ("fp8_stream_16x64x128_s3x2_k4", (16, 7168, 16384), False),  # 448 CTAs
         ("fp8_stream_16x64x128_s3x2_k4", (16, 5120, 5120), False),  # 320 CTAs, for 10 blocks

@@ -314,9 +314,9 @@ def _requires(row: Row, *, dependent: bool) -> tuple[Predicate, ...]:
 
 
 def _crowds(contract: Contract, tactic: Tactic, *, row: Row) -> bool:
-    """Return whether CTAs whose tiles every thread copies would share units for long; by TMA tuning rows say it."""
+    """Return whether CTAs begun early would share units for long."""
     long = wave.work_of(contract, tactic).blocks > SHARED_BLOCKS
-    return not row.by_tma and long and wave.crowded(contract, tactic, resident=row.ctas)
+    return long and wave.crowded(contract, tactic, resident=row.ctas)
 
 
 def _combine(row: Row) -> Combine:
