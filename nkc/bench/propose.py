@@ -10,6 +10,7 @@ far ahead.
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +22,10 @@ from nkc.tactics.performance import Record, Route
 from nkc.tactics.select import obstacles
 from nkc.tactics.tactic import DEPENDENT, Tactic
 from nkc.tactics.tuning import Row, Table
+
+if TYPE_CHECKING:
+    from nkc.tactics.predicate import Predicate
+    from nkc.tactics.reason import Reason
 
 NEAR = 1.5
 """A tactic slower than the fastest by this factor is left to the catalogue's rank."""
@@ -135,13 +140,7 @@ def _only_licensed_elsewhere(group: list[Measured]) -> tuple[str, ...]:
             return ()
         numerics = FrozenMap({**each.contract.numerics, "accumulate": loosest})
         loosened = msgspec.structs.replace(each.contract, numerics=numerics)
-        found.update(
-            tactic.name
-            for tactic in tactics_of(each.contract.operation)
-            if tactic.target == each.contract.target.arch
-            and not obstacles(loosened, tactic)
-            and obstacles(each.contract, tactic)
-        )
+        found.update(serving(loosened).keys() - serving(each.contract).keys())
     return tuple(sorted(found))
 
 
@@ -166,11 +165,12 @@ def _unseen(group: list[Measured], order: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def serving(contract: Contract) -> dict[str, Tactic]:
-    """Return the tactics that serve a contract, by name."""
+    """Return the tactics that serve a contract, by name; a predicate that many of them have is asked once."""
+    asked: dict[Predicate, Reason | None] = {}
     return {
         tactic.name: tactic
         for tactic in tactics_of(contract.operation)
-        if tactic.target == contract.target.arch and not obstacles(contract, tactic)
+        if tactic.target == contract.target.arch and not obstacles(contract, tactic, asked)
     }
 
 
