@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from nkc.ir.errors import UsageError, did_you_mean
 from nkc.runtime import guards as guard_rules
 from nkc.runtime import semantics
 from nkc.runtime.dispatch import REGISTRY
@@ -154,8 +155,10 @@ def use(
     constant: arguments that no kernel ahead in the stream may still be writing in any call (`b`, `b_scales`, `bias`),
     without which kernels that are launched dependent serve none.
     ranks: compare the bundle's plan over these first, before anything can be launched, and decide with them.
-    Errors: UsageError where the operation has a route of this name; RankError where ranks differ.
+    Errors: UsageError where the operation has a route of this name, or no kernel has an argument that is said to be
+    constant; RankError where ranks differ.
     """
+    _hold_constant(library, constant)
     if ranks is not None:
         compare_plans(ranks, library.bundle.plan_digest())
         registry.ranks = ranks
@@ -166,6 +169,20 @@ def use(
     for route in routes:
         registry.add(route.operation, route)
     return routes
+
+
+def _hold_constant(library: Library, constant: Collection[str]) -> None:
+    """Raise UsageError for names that are nobody's arguments: such a promise would be made and never used."""
+    known = {argument.name for kernel in library for argument in kernel.record.arguments}
+    known.add("bias")  # of an epilogue that only some of a server's bundles have
+    names = (constant,) if isinstance(constant, str) else constant
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(
+            f"use(constant=…): no kernel of {library.bundle.name} has an argument `{unknown[0]}`"
+            f" ({did_you_mean(unknown[0], sorted(known))})"
+        )
+    if isinstance(constant, str):
+        raise UsageError(f'use(constant=…): wanted several names, got one text (say constant=("{constant}",))')
 
 
 def _capturing() -> bool:

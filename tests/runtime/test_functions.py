@@ -321,6 +321,21 @@ def test_the_bundle_serves_what_its_guards_and_meaning_allow(cuda: Standin, host
     assert len(cuda.launches()) == 1
 
 
+@pytest.mark.parametrize(
+    ("constant", "said"),
+    [
+        (("b", "b_scale"), r"has an argument `b_scale` \(did you mean `b_scales`\?"),
+        ("b", r'got one text \(say constant=\("b",\)\)'),
+        ("weights", "has an argument `weights`"),
+    ],
+)
+def test_a_constant_that_no_kernel_has_is_refused_and_nothing_is_added(cuda: Standin, hosted, constant, said) -> None:
+    launch, image = dense_launch()
+    with pytest.raises(UsageError, match=said):
+        hosted((dependent(launch, "b", "b_scales"), image), constant=constant)
+    hosted((launch, image), constant=("bias",))  # an epilogue's, of another bundle
+
+
 @pytest.mark.parametrize("constant", [(), ("b",), ("b", "b_scales")])
 def test_a_dependent_kernel_serves_a_caller_who_says_what_is_constant(cuda: Standin, hosted, constant) -> None:
     """A call's `b` may have been written right before it; nobody but the caller knows that it is a weight."""
