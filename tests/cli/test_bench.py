@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from nkc import ir
@@ -76,6 +77,33 @@ def test_a_contract_that_nobody_timed_is_named_instead_of_an_empty_table(tmp_pat
     assert (some.code, len(some.errors)) == (0, 1)
     assert some.err.startswith("none0.json, none1.json, none2.json and 1 more: no record of 4 of 6 contracts (")
     assert "of floor" in some.out
+
+
+def test_records_of_kernels_that_have_changed_are_named(tmp_path) -> None:
+    from nkc.bench import records
+    from nkc.bench.standing import fresh
+    from nkc.emit.measured import tuning
+
+    found = performance.read_all()
+    kept = fresh(found.records, tuning())[0][:3]
+
+    def shown(*some) -> list[str]:
+        file = tmp_path / "exported.json"
+        file.write_bytes(records.document(msgspec.structs.replace(found, records=tuple(some))))
+        done = nkc("bench", "--show", file)
+        assert done.code == 0, done.err
+        return done.errors
+
+    changed = [
+        msgspec.structs.replace(
+            each, routes=tuple(msgspec.structs.replace(route, code_digest="0" * 64) for route in each.routes)
+        )
+        for each in kept
+    ]
+    mend = "have changed since (nkc bench --record times them again)"
+    assert shown(*kept) == []
+    assert shown(changed[0]) == [f"{kept[0].cell}: its record is of kernels that {mend}"]
+    assert shown(*changed[:2], kept[2]) == [f"{kept[0].cell} and 1 more: 2 of 3 records are of kernels that {mend}"]
 
 
 @pytest.mark.toolchain

@@ -135,7 +135,7 @@ def chosen_today(subjects: Sequence[Path]) -> "Measurements":
     import msgspec
 
     from nkc import api
-    from nkc.bench.standing import as_selected_today
+    from nkc.bench.standing import as_selected_today, fresh
     from nkc.emit import proofs
     from nkc.ir.canonical import contract_id
     from nkc.ir.schema_named import schema_named
@@ -155,7 +155,9 @@ def chosen_today(subjects: Sequence[Path]) -> "Measurements":
     every = tuple(record for each in found for record in each.records)
     sessions = {name: session for each in found for name, session in each.sessions.items()}
     used = {name: sessions[name] for name in sorted({record.session for record in every})}
-    return as_selected_today(msgspec.structs.replace(found[0], sessions=used, records=every), proofs.book())
+    book = proofs.book()
+    _tell_changed(fresh(every, book.tuning)[1], len(every))
+    return as_selected_today(msgspec.structs.replace(found[0], sessions=used, records=every), book)
 
 
 def _tell_missing(wanted: Mapping[str, str], there: Set[str]) -> None:
@@ -169,6 +171,15 @@ def _tell_missing(wanted: Mapping[str, str], there: Set[str]) -> None:
     what = "no record of it" if len(wanted) == 1 else f"no record of {len(missing)} of {len(wanted)} contracts"
     how = "nkc bench --record times them on a machine with their GPU, nkc bench --show alone prints every record"
     click.echo(f"{names}: {what} ({how})", err=True)
+
+
+def _tell_changed(stale: Sequence[str], total: int) -> None:
+    """Say in one line how many of the records are of other kernels than today's; stale: a line for each, cell first."""
+    if not stale:
+        return
+    cells = stale[0].partition(":")[0] + (f" and {len(stale) - 1} more" if len(stale) > 1 else "")
+    whose = f"{len(stale)} of {total} records are" if total > 1 else "its record is"
+    click.echo(f"{cells}: {whose} of kernels that have changed since (nkc bench --record times them again)", err=True)
 
 
 def _arguments() -> list[str]:
