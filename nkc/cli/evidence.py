@@ -74,16 +74,19 @@ def _name_unknown(file: Path, names: list[str], known: "Mapping[str, Tactic]") -
 @command.command("index", short_help="Render every proof anew and write the indexes.")
 @click.option("--check", "only_check", is_flag=True, help="Exit 5 where the committed index is not today's.")
 def index(only_check: bool) -> int:
-    """Render every proof, and every kernel that was timed, and write the indexes of code digests."""
+    """Render every proof, and every kernel that was timed; write their code digests, and which tactics are proven."""
     from nkc.emit import measured, proofs
-    from nkc.tactics.evidence import read_index
+    from nkc.tactics.evidence import FOLDER, read_index
     from nkc.tactics.performance import read_performance_index
+    from nkc.tactics.proven import read_proven
 
     if not only_check:
         proofs.write_index()
         measured.write_index()
         return 0
-    if proofs.make_index() == read_index() and measured.make_index() == read_performance_index():
+    made = proofs.make_index()
+    known = read_index(), read_proven(FOLDER), read_performance_index()
+    if (made, proofs.make_proven(made), measured.make_index()) == known:
         return 0
     click.echo("nkc: the index of evidence is not that of this tree (nkc evidence index)", err=True)
     return 5

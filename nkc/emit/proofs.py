@@ -1,15 +1,17 @@
-"""The proof sets as code: each proof's digest, the files that decide it, and the index that is committed."""
+"""The proof sets as code: each proof's digest, the files that decide it, and the indexes that are committed."""
 
+import os
 import sys
+from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 from nkc.emit import render
 from nkc.emit.explain import encode
 from nkc.ir import canonical, operations
 from nkc.ir.package import PACKAGE, file_sha256
 from nkc.tactics.catalogue import tactics_of
-from nkc.tactics.evidence import FOLDER, Book, Index, IndexEntry
+from nkc.tactics.evidence import FOLDER, Book, Index, IndexEntry, kept
+from nkc.tactics.proven import PROVEN_FILE, ProvenTactics
 from nkc.tactics.tactic import Lowered, Tactic
 
 _EVERY_KERNEL = ("nkc/emit/render.py", "nkc/emit/digest.py", "nkc/emit/include.py", "nkc/emit/templates.py")
@@ -46,10 +48,12 @@ def _installed(name: str, package: str) -> str | None:
     A wheel's folder says its version. `importlib.metadata`, whose import is a tenth of what explaining a contract
     takes, is asked where there is no such folder.
     """
-    wheel = package.replace("-", "_")
+    before, behind = f"{package.replace('-', '_')}-", ".dist-info"
     for folder in sys.path:
-        for found in Path(folder or ".").glob(f"{wheel}-*.dist-info"):
-            return f"{name} {found.stem.removeprefix(f'{wheel}-')}"
+        with suppress(OSError):  # an archive, or nothing at all
+            for found in os.listdir(folder or "."):
+                if found.startswith(before) and found.endswith(behind):
+                    return f"{name} {found.removeprefix(before).removesuffix(behind)}"
 
     from importlib.metadata import PackageNotFoundError, version
 
@@ -86,10 +90,20 @@ def make_index() -> Index:
     return Index(files=hashes, tactics=entries)
 
 
+def make_proven(index: Index) -> ProvenTactics:
+    """Weigh every tactic's records at an index's digests and return what ought to be kept of those that are proven."""
+    tactics = [tactic for operation in operations.names() for tactic in tactics_of(operation)]
+    by_name = sorted(tactics, key=lambda tactic: tactic.name)
+    found = ((tactic.name, kept(tactic, index.tactics[tactic.name].proofs)) for tactic in by_name)
+    return ProvenTactics(tactics={name: proven for name, proven in found if proven is not None})
+
+
 def write_index() -> None:
-    """Write the index into the checkout."""
+    """Write the index into the checkout, and what the records come to at its digests."""
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "index.json").write_bytes(encode(make_index()))
+    index = make_index()
+    (FOLDER / "index.json").write_bytes(encode(index))
+    (FOLDER / PROVEN_FILE).write_bytes(encode(make_proven(index)))
 
 
-__all__ = ["book", "code_digests", "deciding_files", "installed_toolchain", "make_index", "write_index"]
+__all__ = ["book", "code_digests", "deciding_files", "installed_toolchain", "make_index", "make_proven", "write_index"]

@@ -1,7 +1,8 @@
 """Evidence: committed records of what was checked, and whether they still speak of the code in the tree.
 
 `evidence/<tactic>.json` holds a tactic's records, `evidence/index.json` each proof's code digest beside the hashes of
-every file that decides it: while those agree, digests are known without rendering anything.
+every file that decides it: while those agree, digests are known without rendering anything. `evidence/proven.json`
+says which tactics' records were found to prove them; while nothing of theirs has changed they need not be weighed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +17,8 @@ from nkc.ir.contract import Maturity
 from nkc.ir.errors import ToolError
 from nkc.ir.package import PACKAGE, file_sha256
 from nkc.tactics.acceptance import InLayers, weigh
-from nkc.tactics.layer import read_layer
+from nkc.tactics.layer import read_layer, recorded_in
+from nkc.tactics.proven import Proven, read_proven, seal
 from nkc.tactics.tactic import Tactic
 from nkc.tactics.tuning import Tuning
 
@@ -221,6 +223,8 @@ class Book:
         self._current: frozenset[str] | None = None
         self._known: dict[str, Mapping[str, str] | None] = {}
         self._standings: dict[tuple[str, bool], Standing] = {}
+        self._proven: dict[str, Proven | None] = {}
+        self._in_layer_files: frozenset[str] | None = None
 
     def proof_digests(self, tactic: Tactic) -> Mapping[str, str] | None:
         """Return request id to current code digest for the proof set; None where that cannot be told."""
@@ -254,7 +258,10 @@ class Book:
 
     def in_layers(self, tactic: Tactic, *, strict: bool = False) -> InLayers:
         """Return what comparisons inside layers say of a tactic at its current code."""
-        comparisons = read_layer(tactic.name, None if self._folder is None else self._folder / "layer").comparisons
+        folder = None if self._folder is None else self._folder / "layer"
+        if self._in_layer_files is None:
+            self._in_layer_files = recorded_in(folder)
+        comparisons = read_layer(tactic.name, folder).comparisons if tactic.name in self._in_layer_files else {}
         if not comparisons:
             return InLayers()
         installed = self._toolchain(tactic) if strict and comparisons else None
@@ -273,7 +280,21 @@ class Book:
             return msgspec.structs.replace(standing, needs=str(found))
         return standing
 
+    def proven(self, tactic: Tactic) -> Proven | None:
+        """Return what is kept of a tactic whose proofs all hold, None where that was weighed from other bytes."""
+        if tactic.name not in self._proven:
+            folder = FOLDER if self._folder is None else self._folder
+            kept = read_proven(folder).tactics.get(tactic.name)
+            if kept is not None:
+                digests = self.proof_digests(tactic)
+                if digests is None or seal(digests, records_path(tactic.name, folder)) != kept.seal:
+                    kept = None
+            self._proven[tactic.name] = kept
+        return self._proven[tactic.name]
+
     def _measured(self, tactic: Tactic, request: str, *, strict: bool) -> bool:
+        if not strict and self.proven(tactic) is not None:
+            return request in (self.proof_digests(tactic) or {})
         checks = [check for check in self.records(tactic) if check.request == request]
         if not checks:
             return False
@@ -288,6 +309,9 @@ class Book:
         claimed = tactic.claim
         if claimed is Maturity.REJECTED:
             return Standing(maturity=claimed, claimed=claimed)
+        if not strict and (kept := self.proven(tactic)) is not None:
+            proofs = len(self.proof_digests(tactic) or {})
+            return self._marked(tactic, _whole(tactic, kept.engine, proofs, kept.toolchains))
         recorded = self.records(tactic)
         if not recorded:
             needs = f"no evidence ({_remedy(tactic)})"
@@ -302,7 +326,10 @@ class Book:
         if digests is None:
             needs = f"its kernel's files have changed ({_remedy(tactic)})"
             return Standing(maturity=Maturity.EXPERIMENT, claimed=claimed, needs=needs)
-        standing = _weigh(tactic, checks, digests)
+        return self._marked(tactic, weighed(tactic, checks, digests))
+
+    def _marked(self, tactic: Tactic, standing: Standing) -> Standing:
+        """Return a standing with those of its compilers that are not the one here."""
         installed = self._toolchain(tactic)
         foreign = tuple(name for name in standing.toolchains if installed is not None and name != installed)
         return msgspec.structs.replace(standing, foreign=foreign)
@@ -312,7 +339,30 @@ def _remedy(tactic: Tactic) -> str:
     return f"nkc verify --tactic {tactic.name} --record"
 
 
-def _weigh(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str]) -> Standing:
+def kept(tactic: Tactic, digests: Mapping[str, str], folder: Path = FOLDER) -> Proven | None:
+    """Return what may be kept of a tactic: that its proofs all hold at these digests; None where they do not."""
+    checks, sealed = read_records(tactic.name, folder).checks, seal(digests, records_path(tactic.name, folder))
+    standing = weighed(tactic, checks, digests)
+    if sealed is None or standing.engine is None or standing.proofs != standing.proofs_wanted:
+        return None
+    return Proven(seal=sealed, engine=standing.engine, toolchains=standing.toolchains)
+
+
+def _whole(tactic: Tactic, engine: str, proofs: int, toolchains: tuple[str, ...]) -> Standing:
+    """Return the standing of a tactic whose proofs all hold."""
+    experiment = tactic.claim is Maturity.EXPERIMENT
+    return Standing(
+        maturity=Maturity.EXPERIMENT if experiment else Maturity.VERIFIED,
+        claimed=tactic.claim,
+        engine=engine,
+        proofs=proofs,
+        proofs_wanted=proofs,
+        toolchains=toolchains,
+        needs=f"its claim (nkc promote {tactic.name}); every proof holds on the {engine}" if experiment else None,
+    )
+
+
+def weighed(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str]) -> Standing:
     """Return the standing that records give at the current digests, by the strongest engine that proves all.
 
     A contract whose kernel failed any check of an engine that ran it is not proven, whatever else it passed.
@@ -326,18 +376,18 @@ def _weigh(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str]
         for check in counted:
             regimes.setdefault(check.request, set()).add(check.regime)
         whole = sum(found.issuperset(REGIMES) and request not in broken for request, found in regimes.items())
-        proven = whole == len(digests) > 0
+        toolchains = tuple(sorted({check.toolchain for check in counted}))
+        if whole == len(digests) > 0:
+            return _whole(tactic, engine, whole, toolchains)
         standing = Standing(
-            maturity=Maturity.VERIFIED if proven and tactic.claim is not Maturity.EXPERIMENT else Maturity.EXPERIMENT,
+            maturity=Maturity.EXPERIMENT,
             claimed=tactic.claim,
             engine=engine if whole else None,
             proofs=whole,
             proofs_wanted=len(digests),
-            toolchains=tuple(sorted({check.toolchain for check in counted})),
-            needs=_needs(tactic, checks, digests, whole, engine),
+            toolchains=toolchains,
+            needs=_needs(tactic, checks, digests, whole),
         )
-        if proven:
-            return standing
         if best is None or standing.proofs > best.proofs:
             best = standing
     assert best is not None
@@ -363,19 +413,12 @@ def proves(check: Check, digests: Mapping[str, str]) -> bool:
     )
 
 
-def _needs(
-    tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str], whole: int, engine: str
-) -> str | None:
-    remedy = _remedy(tactic)
-    if whole < len(digests):
-        stale = sum(check.code_digest != digests.get(check.request) for check in checks)
-        failed = sum(not check.passed for check in checks)
-        what = [f"{whole} of {len(digests)} proofs hold"]
-        what += [f"{stale} records are of another kernel"] if stale else []
-        what += [f"{failed} records failed"] if failed else []
-        unborne = [why for check in checks if (why := check.contradiction) is not None]
-        what += [f"{len(unborne)} records do not bear out their word ({unborne[0]})"] if unborne else []
-        return f"{', '.join(what)} ({remedy})"
-    if tactic.claim is Maturity.EXPERIMENT:
-        return f"its claim (nkc promote {tactic.name}); every proof holds on the {engine}"
-    return None
+def _needs(tactic: Tactic, checks: tuple[Check, ...], digests: Mapping[str, str], whole: int) -> str:
+    stale = sum(check.code_digest != digests.get(check.request) for check in checks)
+    failed = sum(not check.passed for check in checks)
+    what = [f"{whole} of {len(digests)} proofs hold"]
+    what += [f"{stale} records are of another kernel"] if stale else []
+    what += [f"{failed} records failed"] if failed else []
+    unborne = [why for check in checks if (why := check.contradiction) is not None]
+    what += [f"{len(unborne)} records do not bear out their word ({unborne[0]})"] if unborne else []
+    return f"{', '.join(what)} ({_remedy(tactic)})"

@@ -233,7 +233,12 @@ def read_layer(tactic: str, folder: Path | None = None) -> LayerRecords:
     return found
 
 
+def recorded_in(folder: Path | None = None) -> frozenset[str]:
+    """Return the tactics that have a file of comparisons: few of all that are asked for."""
+    return frozenset(path.stem for path in (FOLDER if folder is None else folder).glob("*.json"))
+
+
 def read_all(folder: Path | None = None) -> tuple[Comparison, ...]:
     """Return every committed comparison, by tactic. Raises ToolError for a damaged file."""
-    names = sorted(path.stem for path in (FOLDER if folder is None else folder).glob("*.json"))
+    names = sorted(recorded_in(folder))
     return tuple(each for name in names for each in read_layer(name, folder).comparisons.values())

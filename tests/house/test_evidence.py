@@ -2,12 +2,13 @@
 
 import pytest
 
-from nkc.emit.proofs import book, make_index
+from nkc.emit.proofs import book, make_index, make_proven
 from nkc.ir import operations
 from nkc.ir.contract import Maturity
 from nkc.tactics.catalogue import folder_of, tactics_of
 from nkc.tactics.evidence import FOLDER, read_index, read_records
 from nkc.tactics.maturity import read_claims
+from nkc.tactics.proven import ProvenTactics, read_proven
 
 TACTICS = {tactic.name: tactic for name in operations.names() for tactic in tactics_of(name)}
 CLAIMED = sorted(name for name, tactic in TACTICS.items() if tactic.claim is not Maturity.EXPERIMENT)
@@ -29,7 +30,16 @@ def test_no_claim_exceeds_its_evidence(evidence) -> None:
 
 
 def test_the_index_is_that_of_this_tree() -> None:
-    assert make_index() == read_index(), "run `nkc evidence index`"
+    made = make_index()
+    assert made == read_index(), "run `nkc evidence index`"
+    assert make_proven(made) == read_proven(FOLDER), "run `nkc evidence index`"
+
+
+def test_what_is_kept_is_what_weighing_says(evidence, monkeypatch) -> None:
+    kept = {name: evidence.standing(tactic) for name, tactic in TACTICS.items()}
+    monkeypatch.setattr("nkc.tactics.evidence.read_proven", lambda _: ProvenTactics(tactics={}))
+    weighing = book()
+    assert kept == {name: weighing.standing(tactic) for name, tactic in TACTICS.items()}
 
 
 def test_every_claim_and_every_record_is_of_a_tactic_that_exists() -> None:
@@ -37,7 +47,7 @@ def test_every_claim_and_every_record_is_of_a_tactic_that_exists() -> None:
         folder = folder_of(operation)
         if folder is not None:
             assert set(read_claims(folder)) <= set(TACTICS)
-    recorded = {path.stem for path in FOLDER.glob("*.json")} - {"index"}
+    recorded = {path.stem for path in FOLDER.glob("*.json")} - {"index", "proven"}
     assert recorded <= set(TACTICS)
     for name in recorded:
         records = read_records(name)

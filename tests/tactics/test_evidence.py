@@ -10,6 +10,7 @@ from nkc.ir.contract import Maturity
 from nkc.ir.errors import ToolError
 from nkc.tactics import evidence
 from nkc.tactics.evidence import REGIMES, Answer, Book, Index, IndexEntry, Records, read_index, read_records
+from nkc.tactics.proven import ProvenTactics, read_proven, seal
 from nkc.tactics.select import Policy, select
 from tests.fixtures.contracts import contract
 from tests.fixtures.sheets import tactic
@@ -21,10 +22,10 @@ HERE = "triton 3.9.0"
 
 @pytest.fixture(autouse=True)
 def fresh():
-    for cached in (read_records, read_index):
+    for cached in (read_records, read_index, read_proven):
         cached.cache_clear()
     yield
-    for cached in (read_records, read_index):
+    for cached in (read_records, read_index, read_proven):
         cached.cache_clear()
 
 
@@ -262,3 +263,72 @@ def test_a_sheet_cannot_say_more_than_its_claim(tmp_path) -> None:
     assert found.standing(sheet).maturity is Maturity.VERIFIED
     other, _ = book(tmp_path, whole(), claim=Maturity.ACCEPTED)
     assert other.standing(accepted).maturity is Maturity.VERIFIED  # no record compares it inside a layer
+
+
+def keep(folder, sheet, **fields):
+    """Keep what a tactic's records come to; fields: what is kept instead."""
+    found = msgspec.structs.replace(evidence.kept(sheet, DIGESTS, folder), **fields)
+    (folder / "proven.json").write_bytes(msgspec.json.encode(ProvenTactics(tactics={sheet.name: found})))
+    read_proven.cache_clear()
+
+
+def test_what_is_kept_is_believed_for_the_bytes_that_were_weighed_alone(tmp_path, monkeypatch) -> None:
+    """The kept engine is another one here than the records', which tells where a standing comes from."""
+    told, sheet = book(tmp_path, whole())
+    keep(tmp_path, sheet, engine="emulator", toolchains=("triton 3.8.0",))
+    standing = told.standing(sheet, "nk_a")
+    assert (standing.maturity, standing.engine, standing.proofs, standing.proofs_wanted) == (
+        (Maturity.VERIFIED, "emulator", 2, 2)
+    )
+    assert (standing.measured_here, standing.foreign) == (True, ("triton 3.8.0",))
+    assert not told.standing(sheet, "nk_c").measured_here
+    assert told.standing(sheet, strict=True).engine == "device", "strict evidence is weighed by its compilers"
+
+    def engine(**fields) -> str | None:
+        read_records.cache_clear()
+        given = {"digests": lambda _: DIGESTS, "toolchain": lambda _: HERE, "folder": tmp_path} | fields
+        return Book(**given).standing(sheet).engine
+
+    assert engine() == "emulator"
+    assert engine(digests=lambda _: {**DIGESTS, "nk_b": "3" * 64}) == "device", "another kernel"
+    assert engine(digests=lambda _: {**DIGESTS, "nk_c": "3" * 64}) == "device", "another proof"
+    assert engine(digests=None) is None, "no digests, no standing"
+    file = tmp_path / f"{sheet.name}.json"
+    before = file.read_bytes()
+    file.write_bytes(before + b" ")
+    assert engine() == "device", "another byte of the records"
+    file.unlink()
+    assert engine() is None, "no records"
+    file.write_bytes(before)
+    assert engine() == "emulator"
+    for rules in ("nkc/tactics/evidence.py", "nkc/tactics/proven.py"):
+        monkeypatch.setattr("nkc.tactics.proven.file_sha256", lambda name, other=rules: "0" * (64 - (name == other)))
+        assert engine() == "device", "other rules"
+
+
+def test_what_is_kept_says_nothing_of_the_claim(tmp_path) -> None:
+    told, sheet = book(tmp_path, whole())
+    keep(tmp_path, sheet)
+    for claim in (Maturity.EXPERIMENT, Maturity.VERIFIED, Maturity.REJECTED):
+        claimed = dataclasses.replace(sheet, claim=claim)
+        unkept = Book(digests=lambda _: DIGESTS, toolchain=lambda _: HERE, folder=tmp_path)
+        unkept.proven = lambda _: None
+        kept = Book(digests=lambda _: DIGESTS, toolchain=lambda _: HERE, folder=tmp_path)
+        assert kept.proven(claimed) is not None
+        assert kept.standing(claimed, "nk_a") == unkept.standing(claimed, "nk_a")
+    assert told.standing(sheet).maturity is Maturity.VERIFIED
+
+
+@pytest.mark.parametrize("left_out", range(8))
+def test_nothing_is_kept_of_a_tactic_whose_proofs_do_not_all_hold(tmp_path, left_out) -> None:
+    checks = whole()
+    _, sheet = book(tmp_path, [*checks[:left_out], *checks[left_out + 1 :]])
+    assert evidence.kept(sheet, DIGESTS, tmp_path) is None
+    assert seal(DIGESTS, tmp_path / f"{sheet.name}.json") is not None
+
+
+def test_a_damaged_file_of_what_is_proven_is_an_error(tmp_path) -> None:
+    told, sheet = book(tmp_path, whole())
+    (tmp_path / "proven.json").write_text('{"schema": "nkc.proven/1", "tactics": {}, "more": 1}')
+    with pytest.raises(ToolError, match=r"proven\.json: not what this nkc keeps: .*nkc evidence index"):
+        told.standing(sheet)
