@@ -19,7 +19,7 @@ from nkc.ir.errors import NkcError
 PARTS = "parts"  # the one member of this folder that is no command
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no fault of ours, wherever it is met
 INTERRUPTED, TERMINATED, BROKEN_PIPE = (128 + number for number in (2, 15, 13))  # as a shell says it
-COLLECT_EVERY = 50_000  # new objects: at the usual 700, looking for cycles is a twentieth of a short command
+COLLECT_EVERY = 200_000  # new objects: looking for cycles once is a tenth of a short command, which leaves few
 
 
 def module_name(command: str) -> str:
