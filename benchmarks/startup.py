@@ -1,8 +1,8 @@
 """What a command costs that compiles nothing: the least time of several warm runs in fresh processes, and the memory.
 
-Time is wall time from fork to exit; beside it the part that was nkc's own, without what it waited for a core that other
-processes had. Memory is the process's own high-water mark (`VmHWM`), read as it exits: what wait4 reports would be the
-larger of it and of this process. Exits 1 where a budget is exceeded.
+Time is wall time from fork to exit; beside it the part that was nkc's own: the processor's, and what it slept or waited
+for, but not for a core that others had. Memory is the process's own high-water mark (`VmHWM`), read as it exits: what
+wait4 reports would be the larger of it and of this process. Exits 1 where a budget is exceeded.
 """
 
 import platform
@@ -19,11 +19,14 @@ RUNS = 10
 MEMORY_MIB = 60
 
 _ENTRY = """
-import atexit, sys
-def peak():
+import atexit, os, sys, time
+def figures():
     line = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))
-    sys.stderr.write(f"{line.split()[1]} {open('/proc/self/schedstat').read().split()[1]}")
-atexit.register(peak)
+    begun = int(open('/proc/self/stat').read().rpartition(')')[2].split()[19]) / os.sysconf('SC_CLK_TCK')
+    queued = int(open('/proc/self/schedstat').read().split()[1]) / 1e9
+    idle = time.clock_gettime(time.CLOCK_BOOTTIME) - begun - time.process_time() - queued
+    sys.stderr.write(f"{line.split()[1]} {max(0, round(idle * 1e6))}")
+atexit.register(figures)
 from nkc.cli import main
 main()
 """
@@ -46,7 +49,7 @@ BUDGETS = (
 
 
 class Cost(NamedTuple):
-    """The least wall time, the least without waiting for a core, the least processor time in seconds; the most MiB."""
+    """The least wall time, the least of nkc's own, the least of the processor's, in seconds; the most memory in MiB."""
 
     seconds: float
     own_seconds: float
@@ -56,18 +59,13 @@ class Cost(NamedTuple):
 
 def once(arguments: Sequence[str]) -> Cost:
     """Run nkc in a fresh process. Raises RuntimeError where it fails."""
-    begun, before, queued = time.perf_counter(), _children(), _queued()
+    begun, before = time.perf_counter(), _children()
     done = subprocess.run([sys.executable, "-c", _ENTRY, *arguments], capture_output=True, text=True, check=False)
-    seconds, cpu_seconds, queued = time.perf_counter() - begun, _children() - before, _queued() - queued
+    seconds, cpu_seconds = time.perf_counter() - begun, _children() - before
     figures = done.stderr.split()
     if done.returncode or len(figures) != 2 or not all(map(str.isdigit, figures)):
         raise RuntimeError(f"nkc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
-    return Cost(seconds, seconds - queued - int(figures[1]) / 1e9, cpu_seconds, int(figures[0]) / 1024)
-
-
-def _queued() -> float:
-    """Return how many seconds this process has waited for a core."""
-    return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+    return Cost(seconds, cpu_seconds + int(figures[1]) / 1e6, cpu_seconds, int(figures[0]) / 1024)
 
 
 def _children() -> float:

@@ -82,6 +82,6 @@ def test_a_command_stays_within_its_budget(budget) -> None:
         cost = STARTUP.measure(budget.arguments, runs=5)
         assert cost.memory_mib < STARTUP.MEMORY_MIB
         allowed = budget.seconds * slowness()
-        if max(cost.cpu_seconds, cost.own_seconds) < allowed:
+        if cost.own_seconds < allowed:
             return
     pytest.fail(f"{cost}: at best, {allowed:.3f} s allowed")
