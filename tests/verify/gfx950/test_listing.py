@@ -88,20 +88,34 @@ def test_an_assembler_of_another_llvm_agrees(tmp_path):
     _assert_same_text((tmp_path / "all.o").read_bytes(), kernels)
 
 
+NAMES = [path.stem for path in sorted(FOLDER.glob("*.hsaco"))]
+REBUILD = """
+import pathlib, sys
+from tests.verify.gfx950.make_objects import build
+for name in sys.argv[2:]:
+    data, text, _ = build(name)
+    pathlib.Path(sys.argv[1], name + ".o").write_bytes(data)
+    pathlib.Path(sys.argv[1], name + ".s").write_text(text)
+"""
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory):
+    """The folder of all objects and their assembly, built anew in one child process, whose start is most of it."""
+    place = tmp_path_factory.mktemp("rebuilt")
+    environment = {"TRITON_CACHE_DIR": str(place / "cache"), "HOME": str(place), "PATH": "/usr/bin:/bin"}
+    subprocess.run([sys.executable, "-c", REBUILD, str(place), *NAMES], check=True, env=environment)
+    return place
+
+
 @pytest.mark.toolchain
-@pytest.mark.parametrize("name", [path.stem for path in sorted(FOLDER.glob("*.hsaco"))])
-def test_the_listing_is_the_compilers_own(name, tmp_path):
-    """Rebuilt in a child process: the same bytes as checked in, and our text equals the assembly line by line."""
-    script = (
-        "import sys; from tests.verify.gfx950.make_objects import build; data, text, _ = build(sys.argv[1]);"
-        "open(sys.argv[2] + '/o', 'wb').write(data); open(sys.argv[2] + '/s', 'w').write(text)"
-    )
-    environment = {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
-    subprocess.run([sys.executable, "-c", script, name, str(tmp_path)], check=True, env=environment)
-    assert (tmp_path / "o").read_bytes() == code(name)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_listing_is_the_compilers_own(name, rebuilt):
+    """The same bytes as checked in, and our text equals the assembly line by line."""
+    assert (rebuilt / f"{name}.o").read_bytes() == code(name)
     kernel = read_code_object(code(name))
     mine = [_normal(instruction_text(inst)) for inst in decode_all(kernel.text, kernel.entry, kernel.end)]
-    lines = (tmp_path / "s").read_text().splitlines()
+    lines = (rebuilt / f"{name}.s").read_text().splitlines()
     theirs = [_normal(line) for line in lines if re.match(r"\t(s|v|ds|buffer|global|flat|scratch)_", line)]
     at = 0
     for line in theirs:
