@@ -122,15 +122,16 @@ def _spread(
     picked: Sequence[tuple[Subject, Engine]], regimes: list[Regime], seed: int, processes: int, done: Done
 ) -> list[Result]:
     """Verify every regime of every kernel in several processes; the results come back in the order of the kernels."""
-    from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with _one_thread_each(), ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+    from nkc.verify.pool import pool
+
+    with _one_thread_each(), pool(processes, get_context("spawn")) as executor:
         futures = [
             (
                 subject,
                 engine,
-                [pool.submit(check.verify, subject, engine, [regime], seed=seed) for regime in regimes],
+                [executor.submit(check.verify, subject, engine, [regime], seed=seed) for regime in regimes],
             )
             for subject, engine in picked
         ]

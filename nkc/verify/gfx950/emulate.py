@@ -3,7 +3,6 @@
 import enum
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from nkc.verify.gfx950.operands import MissingFeatureError
 from nkc.verify.gfx950.program import Program
 from nkc.verify.gfx950.sync import Synchronisation
 from nkc.verify.gfx950.waves import LANES, Batch, Launch, Waves
+from nkc.verify.pool import pool
 
 Array = npt.NDArray[Any]
 
@@ -106,9 +106,10 @@ def emulate(
     settings = _Settings(model=model, dma=dma, checked=checked, batch_waves=batch_waves, budget=budget)
     if jobs > 1 and not atomics and trace is None and len(chosen) > 1:
         parts = [part for part in np.array_split(np.asarray(chosen), jobs) if len(part)]
-        with ProcessPoolExecutor(len(parts)) as pool:
+        with pool(len(parts)) as executor:
             futures = [
-                pool.submit(_run, data, launch, dict(buffers), tuple(int(i) for i in part), settings) for part in parts
+                executor.submit(_run, data, launch, dict(buffers), tuple(int(i) for i in part), settings)
+                for part in parts
             ]
             results = [future.result() for future in futures]
     else:
