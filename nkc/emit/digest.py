@@ -44,7 +44,7 @@ def tokens(text: str, *, symbol: str) -> Iterator[tuple[str, str]]:
 _CONTINUATION = re.compile(r"\\[ \t]*\r?\n")
 _CXX = re.compile(
     r"""
-    (?P<silent>\s+ | //[^\n]* | /\*.*?\*/)
+    (?P<silent>(?:\s+ | //[^\n]* | /\*.*?\*/)+)
   | (?P<directive>\#[^\n]*)
   | (?P<raw>(?:u8|[uUL])?R")
   | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*" | (?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
@@ -65,12 +65,11 @@ def cxx_tokens(text: str, *, symbol: str) -> Iterator[tuple[str, str]]:
     white space. Raw strings are refused, since comments and line ends mean something in them.
     """
     spliced, at = _CONTINUATION.sub("", text), 0
-    while at < len(spliced):
-        found = _CXX.match(spliced, at)
-        kind = found.lastgroup if found is not None else None
-        if found is None or kind is None:
-            raise ToolError(f"{_line(symbol, spliced, at)}: {spliced[at]!r} starts no token of C++ (mend its template)")
-        start, at = at, found.end()
+    for found in _CXX.finditer(spliced):
+        start, kind = found.start(), found.lastgroup
+        if start != at:
+            break
+        at = found.end()
         match kind:
             case "silent":
                 continue
@@ -82,8 +81,10 @@ def cxx_tokens(text: str, *, symbol: str) -> Iterator[tuple[str, str]]:
                     said, where = found.group().strip(), _line(symbol, spliced, start)
                     raise ToolError(f"{where}: `{said}` in a kernel (let the template place it)")
                 yield kind, " ".join(words)
-            case _:
+            case str():
                 yield kind, found.group()
+    if at != len(spliced):
+        raise ToolError(f"{_line(symbol, spliced, at)}: {spliced[at]!r} starts no token of C++ (mend its template)")
 
 
 def _line(symbol: str, text: str, at: int) -> str:
@@ -98,19 +99,21 @@ def code_digest(
 
     Every item is written as its length and its text, so that no two different kernels run into the same bytes.
     """
-    digest = hashlib.sha256(b"nkc.code/1 %s\n" % language.encode())
+    told = [b"nkc.code/1 %s\n" % language.encode()]
+    written: dict[tuple[str, str], bytes] = {}  # a kernel says the same few hundred tokens over and over
+    for token in (cxx_tokens if language == "cuda" else tokens)(text, symbol=symbol):
+        if token not in written:
+            written[token] = _written("token", *token)
+        told.append(written[token])
+    told += [_written("option", name, type(value).__name__, value) for name, value in sorted(options)]
+    told += [
+        _written("parameter", parameter.name, parameter.type, parameter.divisible_by, parameter.range_bits)
+        for parameter in parameters
+    ]
+    return hashlib.sha256(b"".join(told)).hexdigest()
 
-    def add(*items: object) -> None:
-        for item in items:
-            raw = str(item).encode()
-            digest.update(b"%d:%s;" % (len(raw), raw))
-        digest.update(b"\n")
 
-    read = cxx_tokens if language == "cuda" else tokens
-    for kind, token in read(text, symbol=symbol):
-        add("token", kind, token)
-    for name, value in sorted(options):
-        add("option", name, type(value).__name__, value)
-    for parameter in parameters:
-        add("parameter", parameter.name, parameter.type, parameter.divisible_by, parameter.range_bits)
-    return digest.hexdigest()
+def _written(*items: object) -> bytes:
+    """Return one line of what is hashed: every item's length and text."""
+    texts = [str(item).encode() for item in items]
+    return b"".join(b"%d:%s;" % (len(text), text) for text in texts) + b"\n"
