@@ -302,11 +302,31 @@ def test_zero_rows_are_legal(name) -> None:
         (lambda: runtime.dense_fp8_quant(**operands(), staging="fp16"), "dense_fp8_quant: staging `fp16` is unknown"),
         (lambda: runtime.dense_fp8_quant(**operands(n=200)), "dense_fp8_quant: a row of 200 is not a multiple of"),
         (lambda: runtime.dense_fp8_quant(**operands(), bias=torch.ones(3)), r"dense_fp8_quant: `bias` is \[3\]"),
+        (lambda: runtime.group_quant([1.0] * 128), "group_quant: `x` is list, not a torch tensor"),
+        (lambda: runtime.dense_fp8(**{**operands(), "a": None}), "dense_fp8: `a` is NoneType, not a torch tensor"),
+        (lambda: runtime.dense_fp8(**operands(), bias=[1.0] * 256), "dense_fp8: `bias` is list, not a torch tensor"),
+        (lambda: runtime.group_quant(torch.ones(2, 128), amax_floor=1e39), "amax_floor 1e[+]39 is not a number from 0"),
+        (lambda: runtime.group_quant(torch.ones(2, 128), amax_floor="0"), "amax_floor '0' is not a number from 0"),
+        (lambda: runtime.group_quant(torch.ones(2, 128), leading_dim=4.0), "leading_dim 4.0 is not an integer"),
+        (lambda: runtime.rms_norm_quant(torch.ones(2, 128).bfloat16(), torch.ones(128), eps="1"), "eps '1' is not a"),
     ],
 )
 def test_bad_arguments_fail_in_one_line_before_any_route(call, message) -> None:
     with pytest.raises(UsageError, match=message.replace(".", r"\.")):
         call()
+
+
+@pytest.mark.parametrize("name", ["b", "a_scales", "b_scales"])
+def test_operands_of_two_devices_are_refused(name) -> None:
+    given = operands()
+    given[name] = given[name].to("meta")
+    with pytest.raises(UsageError, match=f"dense_fp8: `{name}` is on meta, and `a` on cpu"):
+        runtime.dense_fp8(**given)  # torch would multiply them, and store nothing
+
+
+def test_a_weight_on_another_device_is_refused() -> None:
+    with pytest.raises(UsageError, match="rms_norm_quant: `weight` is on meta, and `x` on cpu"):
+        runtime.rms_norm_quant(torch.ones(2, 128).bfloat16(), torch.ones(128, device="meta"), eps=1e-6)
 
 
 def test_the_bundle_serves_what_its_guards_and_meaning_allow(cuda: Standin, hosted) -> None:

@@ -14,7 +14,7 @@ def refuse_gradients(function: str, **tensors: torch.Tensor | None) -> None:
     if not torch.is_grad_enabled():
         return
     for name, tensor in tensors.items():
-        if tensor is not None and tensor.requires_grad:
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
             raise UsageError(
                 f"{function}: `{name}` requires grad, and these kernels have no backward "
                 "(call under torch.no_grad() or inference_mode(), or detach it)"
@@ -30,6 +30,7 @@ def choice(function: str, name: str, value: str, known: tuple[str, ...]) -> str:
 
 def matrix(function: str, name: str, tensor: torch.Tensor, *dtypes: torch.dtype) -> tuple[int, int]:
     """Return the extents of a matrix of one of these dtypes. Errors: UsageError."""
+    _is_tensor(function, name, tensor)
     if tensor.dim() != 2:
         raise UsageError(f"{function}: `{name}` has {tensor.dim()} axes, not 2")
     if tensor.dtype not in dtypes:
@@ -39,9 +40,21 @@ def matrix(function: str, name: str, tensor: torch.Tensor, *dtypes: torch.dtype)
 
 def shaped(function: str, name: str, tensor: torch.Tensor, shape: tuple[int, ...], *dtypes: torch.dtype) -> None:
     """Check a tensor's shape and dtype. Errors: UsageError."""
+    _is_tensor(function, name, tensor)
     if tuple(tensor.shape) != shape or tensor.dtype not in dtypes:
         found = f"{list(tensor.shape)} {tensor.dtype}"
         raise UsageError(f"{function}: `{name}` is {found}, not {list(shape)} {' or '.join(map(str, dtypes))}")
+
+
+def on_one_device(function: str, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Check that tensors share a device. torch itself lets `meta` meet any other, and the result is what was in memory.
+
+    Errors: UsageError naming the first two that differ.
+    """
+    (first, here), *others = ((name, tensor.device) for name, tensor in tensors.items())
+    for name, device in others:
+        if device != here:
+            raise UsageError(f"{function}: `{name}` is on {device}, and `{first}` on {here} (move one of them)")
 
 
 def signature(tensors: Mapping[str, torch.Tensor], *options: Any) -> tuple[Any, ...]:
@@ -58,3 +71,8 @@ def signature(tensors: Mapping[str, torch.Tensor], *options: Any) -> tuple[Any, 
         for name, tensor in tensors.items()
     )
     return (*listed, *options)
+
+
+def _is_tensor(function: str, name: str, value: object) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise UsageError(f"{function}: `{name}` is {type(value).__name__}, not a torch tensor")

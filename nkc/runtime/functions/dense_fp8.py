@@ -6,7 +6,7 @@ import torch
 
 from nkc.ir.errors import UsageError
 from nkc.runtime.dispatch import dispatch
-from nkc.runtime.functions.arguments import choice, matrix, refuse_gradients, shaped, signature
+from nkc.runtime.functions.arguments import choice, matrix, on_one_device, refuse_gradients, shaped, signature
 from nkc.runtime.route import Call
 
 BLOCK = 128
@@ -61,6 +61,7 @@ def resolve_as(
         shaped(function, "bias", bias, (n,), torch.bfloat16, torch.float32)
         tensors["bias"] = bias
         meaning["epilogue.dtype"] = ("bf16" if bias.dtype is torch.bfloat16 else "fp32",)
+    on_one_device(function, tensors)
     meaning["numerics.accumulate"] = _ACCUMULATE[: _ACCUMULATE.index(accumulate) + 1]
     meaning["numerics.combine"] = _COMBINE[: _COMBINE.index(combine) + 1]
     meaning["numerics.round"] = ("rne_once",)

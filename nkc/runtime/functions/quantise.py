@@ -5,6 +5,7 @@ fp32 with IEEE division throughout. The floor is on amax, never on the scale. 44
 """
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from nkc.runtime.semantics import fp32
 
 FP8 = torch.float8_e4m3fn
 FP8_ROUNDS_BEYOND = 464.0
+FP32_MAX = torch.finfo(torch.float32).max
 _FLAVOURS = ("divide", "reciprocal", "ue8m0")
 _OVERFLOWS = ("saturate", "ieee")
 _LAYOUTS = ("row_major", "m_major")
@@ -58,12 +60,14 @@ def resolve_rule(
     if width % GROUP:
         raise UsageError(f"{function}: a row of {width} is not a multiple of the group of {GROUP} (pad the row)")
     layout = choice(function, "scale_layout", scale_layout or "row_major", _LAYOUTS)
+    if leading_dim is not None and not isinstance(leading_dim, int | torch.SymInt):
+        raise UsageError(f"{function}: leading_dim {leading_dim!r} is not an integer")
     leading = m if leading_dim is None else leading_dim
     if leading < m or (leading_dim is not None and layout == "row_major"):
         raise UsageError(f"{function}: leading_dim {leading} is below m {m}, or given for row-major scales")
     floor = AMAX_FLOOR if amax_floor is None else amax_floor
-    if not 0 <= floor < float("inf"):
-        raise UsageError(f"{function}: amax_floor {floor} is not a finite number from 0 up")
+    if not isinstance(floor, Real) or not 0 <= floor <= FP32_MAX:
+        raise UsageError(f"{function}: amax_floor {floor!r} is not a number from 0 to the largest of fp32")
     return Rule(
         quantize=choice(function, "quantize", quantize or "divide", _FLAVOURS),
         overflow=choice(function, "overflow", overflow or "saturate", _OVERFLOWS),

@@ -1,11 +1,13 @@
 """rms_norm_quant: h = x + residual, y = h / sqrt(mean h^2 + eps) * weight, then group_quant of y."""
 
+from numbers import Real
+
 import torch
 
 from nkc.ir.errors import UsageError
 from nkc.runtime.dispatch import dispatch
 from nkc.runtime.functions import quantise
-from nkc.runtime.functions.arguments import choice, matrix, refuse_gradients, shaped, signature
+from nkc.runtime.functions.arguments import choice, matrix, on_one_device, refuse_gradients, shaped, signature
 from nkc.runtime.route import Call
 from nkc.runtime.semantics import fp32
 
@@ -30,8 +32,8 @@ def resolve(
     refuse_gradients("rms_norm_quant", x=x, weight=weight, residual=residual)
     m, d = matrix("rms_norm_quant", "x", x, torch.bfloat16)
     shaped("rms_norm_quant", "weight", weight, (d,), torch.bfloat16, torch.float32)
-    if not 0 < eps < 1:
-        raise UsageError(f"rms_norm_quant: eps {eps} is not between 0 and 1")
+    if not isinstance(eps, Real) or not 0 < eps < 1:
+        raise UsageError(f"rms_norm_quant: eps {eps!r} is not a number between 0 and 1")
     staging = choice("rms_norm_quant", "staging", staging or "bf16", _STAGINGS)
     if residual is None and staging == "fp32":
         raise UsageError("rms_norm_quant: staging `fp32` without a residual: there is no sum that waits")
@@ -40,6 +42,7 @@ def resolve(
     if residual is not None:
         shaped("rms_norm_quant", "residual", residual, (m, d), torch.bfloat16)
         tensors["residual"] = residual
+    on_one_device("rms_norm_quant", tensors)
 
     device, adds = x.device, residual is not None  # and not the tensors: a prepared call outlives them
 
