@@ -1,8 +1,9 @@
 """The interpreter engine: the kernel's algorithm, in Triton's interpreter on the CPU. It never proves an object.
 
-The interpreter truncates bf16 stores, decodes the fp8 code 0x7f to 480 and encodes fp8 2 % wrong. So the kernel is
-rendered with an fp32 output, gets its operands decoded to fp32 (exact), and what it leaves is rounded here. What that
-leaves unjudged (the store, repeats on hardware, replay, memory) is `not_run` when nothing is wrong, never passed.
+The interpreter truncates fp32 to bf16, decodes the fp8 code 0x7f to 480 and encodes fp8 2 % wrong. So the child mends
+its casts of bf16, the kernel is rendered with an fp32 output, gets its operands decoded to fp32 (exact), and what it
+leaves is rounded here. What that leaves unjudged (the store, repeats on hardware, replay, memory) is `not_run` when
+nothing is wrong, never passed.
 """
 
 import atexit

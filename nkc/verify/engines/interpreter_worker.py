@@ -134,6 +134,31 @@ def _choose(grid: tuple[int, int, int], programs: tuple[int, ...]) -> None:
     builder.set_grid_idx = place
 
 
+def _mend_casts() -> None:
+    """Make fp32 to bf16 round to nearest, even, as both targets do, and the way back exact.
+
+    The interpreter's own cast cuts bits off, and turns subnormal values into zeros.
+    """
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    cast = builder.cast_impl
+
+    def mended(source: Any, kind: Any) -> Any:
+        if (source.dtype.scalar, kind.scalar) == (tl.bfloat16, tl.float32):
+            return interpreter.TensorHandle((source.data.astype(np.uint32) << 16).view(np.float32), kind.scalar)
+        if (source.dtype.scalar, kind.scalar) != (tl.float32, tl.bfloat16):
+            return cast(source, kind)
+        bits = np.array(source.data, order="C").view(np.uint32)
+        rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
+        codes = np.where(np.isnan(source.data), bits >> 16 | 0x40, rounded)
+        return interpreter.TensorHandle(codes.astype(np.uint16), kind.scalar)
+
+    builder.cast_impl = mended
+
+
 def _changed(request: Request, left: dict[str, Any]) -> list[str]:
     """Return what was written that may not be: inputs, and the red zones of any buffer."""
     import numpy as np
@@ -153,6 +178,7 @@ def main(scratch: str) -> None:
     """Serve requests until stdin ends. fd 1 is kept for frames; whatever prints goes to fd 2."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    _mend_casts()
     while (request := read_frame(sys.stdin.buffer, Request)) is not None:
         try:
             reply = run(request, scratch)

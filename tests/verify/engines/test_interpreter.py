@@ -5,12 +5,16 @@ import dataclasses
 import msgspec
 import pytest
 
+from nkc.emit.toolchains.by_language import Toolchains
 from nkc.ir.contract import DType
 from nkc.ir.errors import ToolError
+from nkc.ir.reader import parse
 from nkc.tactics.evidence import Answer
+from nkc.tactics.select import Policy
 from nkc.verify.check import verify
 from nkc.verify.engines import interpreter
 from nkc.verify.engines.interpreter import InterpreterEngine
+from nkc.verify.gather import build_contracts
 from nkc.verify.regimes import Regime
 from nkc.verify.subject import Subject
 from tests.verify.subjects import SMALL, subjects
@@ -45,6 +49,24 @@ def test_it_agrees_and_never_says_passed_of_an_object(tmp_path, name) -> None:
             assert row.model_bits is Answer.NOT_PROMISED
             assert row.notes == {"sampled": "1", "store": "not checked"}
     assert not InterpreterEngine.runs_object
+
+
+NORM = """{
+  "schema": "nkc.contract/1", "target": {"arch": "gfx950"}, "operation": "rms_norm_quant", "shape": {"m": 2, "k": 512},
+  "dtypes": {"x": "bf16", "weight": "bf16", "out": "bf16", "residual": "bf16", "residual_out": "bf16"},
+  "layouts": {"x": "row_major", "weight": "row_major", "out": "row_major", "residual": "row_major",
+              "residual_out": "row_major"},
+  "numerics": {"reduce": "tree", "staging": "bf16", "weight": "plain", "epsilon": 1e-06}
+}"""
+
+
+def test_what_a_kernel_itself_casts_to_bf16_is_rounded_to_nearest_and_keeps_subnormal_values(tmp_path) -> None:
+    contract = parse(NORM.encode())
+    with Toolchains() as toolchain:
+        (subject,) = build_contracts([("norm.json", contract)], tmp_path, toolchain, Policy(allow_experimental=True))
+    assert ".to(tl.bfloat16)" in InterpreterEngine().text(subject)
+    for row in verify(subject, InterpreterEngine(), [Regime.MODEL_LIKE, Regime.EDGES]):
+        assert row.passed, row
 
 
 class Edited(InterpreterEngine):
