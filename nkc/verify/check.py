@@ -162,7 +162,11 @@ def choose(subject: Subject, engines: Mapping[EngineName, Engine], wanted: Engin
         if why is None:
             return engines[name]
         reasons[name] = why
-    raise UsageError("; ".join(f"{name}: {why}" for name, why in reasons.items()))
+    said = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    mend = "build it with --build-only DIR and verify DIR beside its GPU" if wanted is None else "take another --engine"
+    raise UsageError(
+        f"{subject.launch.symbol} for {subject.launch.target.arch}: cannot be run here: {said} ({mend}, or leave it out)"
+    )
 
 
 def takes_nothing(subject: Subject) -> bool:

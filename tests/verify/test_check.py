@@ -159,5 +159,10 @@ def test_the_engine_is_the_strongest_that_can(bf16) -> None:
     engines = {EngineName.DEVICE: Cannot(), EngineName.EMULATOR: FakeEngine(), EngineName.INTERPRETER: FakeEngine()}
     assert choose(bf16[FULL], engines, None) is engines[EngineName.EMULATOR]
     assert choose(bf16[FULL], engines, EngineName.INTERPRETER) is engines[EngineName.INTERPRETER]
-    with pytest.raises(UsageError, match="device: no GPU is present"):
+    said = (
+        r"^dense_\w+ for gfx950: cannot be run here: device: no GPU is present \(take another --engine, or leave it out"
+    )
+    with pytest.raises(UsageError, match=said):
         choose(bf16[FULL], engines, EngineName.DEVICE)
+    with pytest.raises(UsageError, match="no GPU is present; .* and verify DIR beside its GPU, or leave it out"):
+        choose(bf16[FULL], dict.fromkeys(EngineName, Cannot()), None)
