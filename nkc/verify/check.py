@@ -163,10 +163,9 @@ def choose(subject: Subject, engines: Mapping[EngineName, Engine], wanted: Engin
             return engines[name]
         reasons[name] = why
     said = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    mend = "build it with --build-only DIR and verify DIR beside its GPU" if wanted is None else "take another --engine"
-    raise UsageError(
-        f"{subject.launch.symbol} for {subject.launch.target.arch}: cannot be run here: {said} ({mend}, or leave it out)"
-    )
+    who = f"{subject.launch.symbol} for {subject.launch.target.arch}"
+    mend = "take another --engine" if wanted else "build it with --build-only DIR and verify DIR beside its GPU"
+    raise UsageError(f"{who}: cannot be run here: {said} ({mend}, or leave it out)")
 
 
 def takes_nothing(subject: Subject) -> bool:

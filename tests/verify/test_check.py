@@ -164,5 +164,5 @@ def test_the_engine_is_the_strongest_that_can(bf16) -> None:
     )
     with pytest.raises(UsageError, match=said):
         choose(bf16[FULL], engines, EngineName.DEVICE)
-    with pytest.raises(UsageError, match="no GPU is present; .* and verify DIR beside its GPU, or leave it out"):
+    with pytest.raises(UsageError, match=r"no GPU is present; .* and verify DIR beside its GPU, or leave it out"):
         choose(bf16[FULL], dict.fromkeys(EngineName, Cannot()), None)
