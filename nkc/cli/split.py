@@ -42,12 +42,27 @@ def command(contract: str, cuts: tuple[int, ...], out: Path | None) -> None:
     except UsageError as error:
         raise UsageError(f"{contract}:{error}") from None
     place = source.parent if out is None else out
+    whole = _rows(dim_min(parts[0].shape["m"]), dim_max(parts[-1].shape["m"]))
     written = []
     with Output(place.absolute()) as output:
         for part in parts:
-            low, high = dim_min(part.shape["m"]), dim_max(part.shape["m"])
-            name = f"{source.stem}.m{low}{'' if low == high else f'-{high}'}.json"
+            name = _named(source.stem, whole, _rows(dim_min(part.shape["m"]), dim_max(part.shape["m"])))
             output.file(name, write_contract(part))
             written.append(place / name)
     for path in written:
         click.echo(str(path))
+
+
+def _rows(low: int, high: int) -> str:
+    """Return how a file's name says a range of rows."""
+    return f"m{low}" if low == high else f"m{low}-{high}"
+
+
+def _named(stem: str, whole: str, part: str) -> str:
+    """Return the file of a part: the contract's own, with the part's rows where the whole range stands in the name."""
+    words = stem.split(".")
+    if words.count(whole) == 1:
+        words[words.index(whole)] = part
+    else:
+        words.append(part)
+    return ".".join(words) + ".json"

@@ -1,6 +1,7 @@
 """`nkc bench`, `nkc tune`, `nkc split` and `nkc import-tuning` as a user runs them, on a machine without a GPU."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -168,11 +169,19 @@ def test_split_writes_contracts_that_cover_the_range(tmp_path) -> None:
         Bounded(min=2, max=16),
         Bounded(min=17, max=64),
     ]
+    names = [f"deepseek-v3.shared_expert.gate_up_proj.{rows}.sm_90.json" for rows in ("m0-1", "m2-16", "m17-64")]
+    assert [Path(path).name for path in paths] == names  # the range's own name, so that `*.sm_90.json` finds them
     whole = ir.read(RANGE)
     assert {(part.fallback, part.provenance["layer"]) for part in parts} == {
         (whole.fallback, whole.provenance["layer"])
     }
     assert nkc("check", *paths).code == 0
+
+
+def test_parts_of_a_contract_whose_name_says_no_rows_are_named_behind_it(tmp_path) -> None:
+    (tmp_path / "mine.json").write_bytes(RANGE.read_bytes())
+    done = nkc("split", tmp_path / "mine.json", "--at", "1")
+    assert [Path(path).name for path in done.out.splitlines()] == ["mine.m0-1.json", "mine.m2-64.json"]
 
 
 @pytest.mark.parametrize(
