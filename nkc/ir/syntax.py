@@ -19,6 +19,8 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 def parse_json(data: bytes, file: str) -> object:
     """Return the plain values of a document. Raises ContractError with `line:column` for each syntax problem."""
+    if data.startswith(b"PK\x03\x04"):
+        raise ContractError(file, [Problem(field="1:1", what="a packed file, not JSON", mend="nkc unpack it first")])
     if len(data) > MAX_BYTES:
         raise ContractError(
             file, [Problem(field="1:1", what=f"{len(data)} bytes is no contract, the limit is {MAX_BYTES}")]
@@ -26,6 +28,10 @@ def parse_json(data: bytes, file: str) -> object:
     if data.startswith(b"\xef\xbb\xbf"):
         raise ContractError(
             file, [Problem(field="1:1", what="starts with a byte order mark", mend="save it as plain UTF-8")]
+        )
+    if not data.strip():
+        raise ContractError(
+            file, [Problem(field="1:1", what="an empty file", mend="nkc schema says what belongs in it")]
         )
     try:
         text = data.decode()
@@ -38,7 +44,7 @@ def parse_json(data: bytes, file: str) -> object:
     try:
         document: object = json.loads(text, parse_int=_integer)
     except json.JSONDecodeError as error:
-        what = error.msg[0].lower() + error.msg[1:]
+        what = error.msg[0].lower() + error.msg[1:].removesuffix(" at")
         raise ContractError(file, [Problem(field=f"{error.lineno}:{error.colno}", what=f"not JSON: {what}")]) from None
     except RecursionError:
         raise ContractError(

@@ -280,7 +280,10 @@ def test_each_problem_is_one_line_that_says_where_what_and_how_to_mend(edits: di
 @pytest.mark.parametrize(
     ("data", "line"),
     [
-        (b"", "1:1: not JSON: expecting value"),
+        (b"", "1:1: an empty file (nkc schema says what belongs in it)"),
+        (b" \n", "1:1: an empty file (nkc schema says what belongs in it)"),
+        (b"PK\x03\x04" + bytes(2 << 20), "1:1: a packed file, not JSON (nkc unpack it first)"),
+        (b'{"a": "\x00"}', "1:8: not JSON: invalid control character"),
         (b"[\n 1,\n]", "3:1: not JSON: expecting value"),
         (b'{"a": 1} x', "1:10: not JSON: extra data"),
         (b"\xef\xbb\xbf{}", "1:1: starts with a byte order mark (save it as plain UTF-8)"),
