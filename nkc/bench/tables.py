@@ -57,8 +57,10 @@ def read(file: Path, target: str | None) -> tuple[str, tuple[Line, ...]]:
     try:
         data = file.read_bytes()
         text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: cannot be read: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: byte 0x{data[error.start]:02x} at {error.start} is not UTF-8") from None
     lines = _csv(file, text, target) if file.suffix == ".csv" else _json(file, text, target)
     return hashlib.sha256(data).hexdigest(), lines
 
@@ -67,7 +69,8 @@ def _json(file: Path, text: str, target: str | None) -> tuple[Line, ...]:
     named = _FILE.fullmatch(file.name)
     if named is None:
         raise UsageError(
-            f"{file}: neither an AITER .csv nor named like vLLM's and SGLang's (N=…,K=…,device_name=….json)"
+            f"{file}: neither an AITER .csv nor named like vLLM's and SGLang's "
+            "(N=…,K=…,device_name=…,dtype=…,block_shape=[…,…].json)"
         )
     n, k, device, dtype, block_n, block_k = named.groups()
     if dtype != "fp8_w8a8" or (block_n, block_k) != ("128", "128"):

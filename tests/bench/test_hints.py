@@ -120,6 +120,7 @@ def test_unknown_kernels_are_reported_once_with_their_first_row(tmp_path) -> Non
     ("name", "text", "said"),
     [
         ("table.txt", "{}", "neither an AITER"),
+        ("N=1,K=128,device_name=NVIDIA_H200.json", "{}", r"named like .* \(N=…,K=…,device_name=…,dtype=…,block_shape="),
         (VLLM.replace("H200", "A100"), "{}", "`NVIDIA_A100` is no chip that is known"),
         (VLLM.replace("fp8_w8a8", "int8_w8a8"), "{}", "tuned for int8_w8a8"),
         (VLLM, "[]", "not a table"),
