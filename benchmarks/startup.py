@@ -43,7 +43,7 @@ BUDGETS = (
     Budget(("--help",), 0.15),
     Budget(("id", CONTRACT), 0.15),
     Budget(("check", CONTRACT), 0.15),
-    Budget(("explain", CONTRACT, "--format", "json"), 0.20),  # 259 dense tactics, each with its evidence weighed
+    Budget(("explain", CONTRACT, "--format", "json"), 0.20),  # every reason of some 260 dense tactics
     Budget(("explain", CONTRACT), 0.25),
 )
 
