@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import nkc.ir.operations
 import nkc.tactics
 
-settings.register_profile("nkc", deadline=None)  # a loaded machine is no failure
+# A loaded machine is no failure.
+settings.register_profile("nkc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("nkc")
 
 _FIXTURES = Path(__file__).parent / "fixtures"

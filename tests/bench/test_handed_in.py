@@ -36,7 +36,9 @@ def test_a_file_is_read_by_the_schema_it_names(kind, tmp_path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 def test_a_file_that_is_cut_short_is_named_by_its_kind(kind, tmp_path, data) -> None:
     whole, _ = KINDS[kind]
     named = whole.index(b'"', whole.index(b"nkc.")) + 1

@@ -19,7 +19,9 @@ from nkc.runtime.errors import NoBundleError
 
 from .support import dense_launch, write_bundle
 
-QUICK = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def build(root: Path) -> Path:

@@ -197,7 +197,9 @@ def operands(draw, launch: Launch) -> list[torch.Tensor]:
 _MEMORY = torch.zeros(1 << 17, dtype=torch.uint8)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data(), record=records())
 def test_c_and_python_do_the_same(cuda: Standin, tmp_path_factory, data, record) -> None:
     folder = tmp_path_factory.mktemp("same")
@@ -542,7 +544,9 @@ def test_without_the_extension_python_serves(cuda: Standin, out, monkeypatch) ->
     assert len(cuda.launches()) == 1
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_a_row_that_is_none_is_refused(cuda: Standin, data) -> None:
     """A damaged row raises or makes a plan that is consistent in itself; nothing is launched from it here."""

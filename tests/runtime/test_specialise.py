@@ -211,7 +211,9 @@ def placements(draw) -> list[torch.Tensor]:
     return placed
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data(), shape=st.sampled_from(({}, {"m": (1, 6)}, {"m": (1, 6), "scales": "m_major"}, {"m": 1})))
 def test_the_short_path_launches_exactly_what_the_exact_check_allows(
     cuda: Standin, tmp_path, path, data, shape
