@@ -158,6 +158,8 @@ def use(
     Errors: UsageError where the operation has a route of this name, or no kernel has an argument that is said to be
     constant; RankError where ranks differ.
     """
+    if not isinstance(library, Library):
+        raise UsageError(f"use: wanted a loaded library, got {type(library).__name__} (say use(load(…)))")
     _hold_constant(library, constant)
     if ranks is not None:
         compare_plans(ranks, library.bundle.plan_digest())

@@ -356,6 +356,12 @@ def test_a_constant_that_no_kernel_has_is_refused_and_nothing_is_added(cuda: Sta
     hosted((launch, image), constant=("bias",))  # an epilogue's, of another bundle
 
 
+@pytest.mark.parametrize("given", ["kernels.nkb", None])
+def test_what_is_no_loaded_library_is_refused(given) -> None:
+    with pytest.raises(UsageError, match=rf"use: wanted a loaded library, got {type(given).__name__} \(say use\(load"):
+        runtime.use(given)
+
+
 @pytest.mark.parametrize("constant", [(), ("b",), ("b", "b_scales")])
 def test_a_dependent_kernel_serves_a_caller_who_says_what_is_constant(cuda: Standin, hosted, constant) -> None:
     """A call's `b` may have been written right before it; nobody but the caller knows that it is a weight."""
