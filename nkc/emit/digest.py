@@ -10,6 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import lru_cache
 
 from nkc.emit.source import Language, Options, Parameter
 from nkc.ir.errors import ToolError
@@ -100,17 +101,33 @@ def code_digest(
     Every item is written as its length and its text, so that no two different kernels run into the same bytes.
     """
     told = [b"nkc.code/1 %s\n" % language.encode()]
-    written: dict[tuple[str, str], bytes] = {}  # a kernel says the same few hundred tokens over and over
-    for token in (cxx_tokens if language == "cuda" else tokens)(text, symbol=symbol):
-        if token not in written:
-            written[token] = _written("token", *token)
-        told.append(written[token])
+    told += _lines(text, symbol=symbol) if language == "cuda" else map(_token, tokens(text, symbol=symbol))
     told += [_written("option", name, type(value).__name__, value) for name, value in sorted(options)]
     told += [
         _written("parameter", parameter.name, parameter.type, parameter.divisible_by, parameter.range_bits)
         for parameter in parameters
     ]
     return hashlib.sha256(b"".join(told)).hexdigest()
+
+
+def _lines(text: str, *, symbol: str) -> list[bytes]:
+    """Return what is hashed of a kernel in C++, line by line: kernels of one template share most of their lines."""
+    if "/*" not in text and _CONTINUATION.search(text) is None:  # nothing leads from one line to the next
+        try:
+            return [_line_told(line) for line in text.split("\n")]
+        except ToolError:
+            pass  # said below, of its place in the whole
+    return [_token(token) for token in cxx_tokens(text, symbol=symbol)]
+
+
+@lru_cache(maxsize=16384)
+def _line_told(line: str) -> bytes:
+    return b"".join(map(_token, cxx_tokens(line, symbol="")))
+
+
+@lru_cache(maxsize=4096)
+def _token(token: tuple[str, str]) -> bytes:
+    return _written("token", *token)
 
 
 def _written(*items: object) -> bytes:

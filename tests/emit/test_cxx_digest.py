@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nkc.emit.digest import code_digest, cxx_tokens
@@ -119,3 +119,20 @@ def test_any_text_ends_in_tokens_or_one_error(text: str) -> None:
     except ToolError as error:
         found = [("error", str(error))]
     assert all(piece and "\n" not in piece for kind, piece in found if kind in ("error", "name", "number"))
+
+
+@given(
+    st.lists(st.sampled_from([*pieces(), "\n", "\n", " ", "// a line\n", "\\", '"', "'", "/", "*", "\r"]), max_size=40)
+)
+def test_a_text_is_told_line_by_line_as_it_is_told_whole(chosen) -> None:
+    """A comment that spans lines makes it be told whole, and is itself nothing."""
+    text = "".join([*chosen, ";"])
+    assume("/*" not in text)
+
+    def told(text: str) -> str:
+        try:
+            return digest(text)
+        except ToolError as error:
+            return str(error)
+
+    assert told(text) == told(f"{text}\n/* to\nthe end */")
