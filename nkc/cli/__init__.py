@@ -5,6 +5,7 @@ at a time, so that `nkc id` pays for nothing that `nkc compile` needs. Leaves ou
 """
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -76,7 +77,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     gc.set_threshold(COLLECT_EVERY)
     signal.signal(signal.SIGTERM, _terminate)
+    _write_whole()
     sys.exit(run(arguments))
+
+
+def _write_whole() -> None:
+    """Put a buffer behind standard output where `PYTHONUNBUFFERED`, which images set, took it away.
+
+    Without one Python drops what a write left over: output that a full disk cut off would end in exit 0.
+    """
+    if isinstance(raw := getattr(sys.stdout, "buffer", None), io.RawIOBase):
+        old = sys.stdout
+        sys.stdout = open(  # noqa: SIM115 - open until the end
+            raw.fileno(), "w", encoding=old.encoding, errors=old.errors, closefd=False
+        )
 
 
 def _terminate(number: int, frame: object) -> NoReturn:
@@ -119,6 +133,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and (said := _no_room(error)) is not None:
             click.echo(said, err=True)
             return 4
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:  # all names that nkc makes up are short
+            click.echo(f"{error.filename}: {os.strerror(error.errno).lower()}", err=True)
+            return 2
         click.echo(f"nkc: this is a bug in nkc: {_describe(error)}", err=True)
         return 1
 

@@ -1,6 +1,8 @@
 """Every command that compiles nothing: what goes to which stream, the JSON others rely on, and what is refused."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -250,6 +252,22 @@ def test_no_command_prints_the_help_as_it_is(group) -> None:
     done = nkc(*group)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("Usage: nkc ")
+
+
+def test_output_that_was_cut_off_is_no_success_where_python_does_not_buffer(tmp_path) -> None:
+    """A file of at most 8 blocks stands for a disk that fills: the first write is short, and the next one fails."""
+    script = f"ulimit -f 8; exec {shlex.quote(sys.executable)} -m nkc schema > {shlex.quote(f'{tmp_path}/schema.json')}"
+    done = subprocess.run(
+        ["sh", "-c", script], env={**os.environ, "PYTHONUNBUFFERED": "1"}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (4, "nkc: cannot be written: file too large\n")
+
+
+@pytest.mark.parametrize("command", [("explain",), ("compile", GFX950, "-o")])
+def test_a_name_that_no_file_can_have_is_bad_usage(command) -> None:
+    name = "a" * 300
+    done = nkc(*command, name)
+    assert (done.code, done.out, done.err) == (2, "", f"{name}: file name too long\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")
