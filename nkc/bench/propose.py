@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from nkc.ir.contract import Accumulate, Contract, dim_max, dim_min
+from nkc.ir.contract import Accumulate, Contract, DType, dim_max, dim_min
 from nkc.ir.frozen import FrozenMap
 from nkc.ir.reader import parse_document
 from nkc.tactics.catalogue import tactics_of
@@ -78,26 +78,40 @@ def propose(records: Iterable[Record]) -> tuple[dict[str, Table], tuple[str, ...
     for contracts in by_shape.values():
         operation, target, dims = contracts[0].shape
         for (low, high), group in _intervals(contracts, problems):
-            order = _order(group)
-            if not order:
-                problems.append(f"{group[0].records[0].cell}: no tactic was timed behind a green gate")
-                continue
-            if faster := _only_licensed_elsewhere(group):
-                problems.append(
-                    f"{group[0].records[0].cell}: a row told under a strict rule alone would go before {faster[0]} and "
-                    f"{len(faster) - 1} more that a looser one licenses (bench that contract too)"
-                )
-                continue
-            if unseen := _unseen(group, order):
-                problems.append(
-                    f"{group[0].records[0].cell}: the rule puts {unseen[0]}, which nobody timed, far before {order[0]} "
-                    "(nkc bench --every --record)"
-                )
-                continue
-            digests = tuple(sorted(record.digest for each in group for record in each.records))
-            row = Row(target=target, dims=dict(dims), m=(low, high), order=order, records=digests)
-            tables.setdefault(operation, []).append(row)
+            kept: list[Measured] = []
+            for part in _by_operands(group):
+                if why := _why_no_row(part):
+                    problems.append(f"{part[0].records[0].cell}: {why}")
+                else:
+                    kept += part
+            if kept:
+                digests = tuple(sorted(record.digest for each in kept for record in each.records))
+                row = Row(target=target, dims=dict(dims), m=(low, high), order=_order(kept), records=digests)
+                tables.setdefault(operation, []).append(row)
     return {name: Table(operation=name, rows=tuple(rows)) for name, rows in sorted(tables.items())}, tuple(problems)
+
+
+def _by_operands(group: list[Measured]) -> list[list[Measured]]:
+    """Return contracts of one type of operands apart from those of another: no tactic serves both."""
+    parts: dict[DType | None, list[Measured]] = {}
+    for each in group:
+        parts.setdefault(each.contract.dtypes.get("a"), []).append(each)
+    return list(parts.values())
+
+
+def _why_no_row(group: list[Measured]) -> str | None:
+    """Return why no row may be told from these contracts, None where one may."""
+    order = _order(group)
+    if not order:
+        return "no tactic was timed behind a green gate"
+    if faster := _only_licensed_elsewhere(group):
+        return (
+            f"a row told under a strict rule alone would go before {faster[0]} and {len(faster) - 1} more that a "
+            "looser one licenses (bench that contract too)"
+        )
+    if unseen := _unseen(group, order):
+        return f"the rule puts {unseen[0]}, which nobody timed, far before {order[0]} (nkc bench --every --record)"
+    return None
 
 
 def _intervals(contracts: list[Measured], problems: list[str]) -> list[tuple[tuple[int, int], list[Measured]]]:

@@ -17,7 +17,7 @@ from nkc.tactics.catalogue import tactics_of
 from nkc.tactics.performance import CellDigests, PerformanceIndex
 from nkc.tactics.tuning import Row, Table, Tuning, problems_of
 
-from ..fixtures.contracts import contract
+from ..fixtures.contracts import bf16, contract
 from ..fixtures.measured import measurements, record, route
 
 A, B, C = (
@@ -189,6 +189,19 @@ def test_no_row_goes_before_a_tactic_that_nobody_timed_and_the_rule_has_far_ahea
     assert tables == {}
     assert f"the rule puts {first}, which nobody timed, far before {A}" in problems[0]
     assert rows(cell(64, a=10.0))[0].order == (A,)
+
+
+def test_what_keeps_one_type_of_operands_from_a_row_does_not_keep_another() -> None:
+    """No tactic serves both, and a cell of the one said nothing of the other."""
+    asked = contract(bf16({"$.target.arch": "sm_90", "$.shape.n": 2112, "$.shape.k": 7168, "$.shape.m": 64}))
+    told = {name: told.ns for name, each in serving(asked).items() if (told := each.estimate(asked, each))}
+    first, other = min(told, key=told.__getitem__), max(told, key=told.__getitem__)
+    assert told[first] * 1.15 < told[other]
+    lost = seen(asked, (route(other, 1.0, digest="d"),), first, f"{first}_dependent")
+    tables, problems = propose([lost, cell(64, a=10.0)])
+    assert [row.order for row in tables["dense"].rows] == [(A,)]
+    assert tables["dense"].rows[0].records == (cell(64, a=10.0).digest,)
+    assert [problem.startswith(f"{lost.cell}: the rule puts {first}, ") for problem in problems] == [True]
 
 
 def test_merged_rows_replace_what_they_overlap_and_nothing_else() -> None:
