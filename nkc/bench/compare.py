@@ -7,10 +7,11 @@ from nkc.tactics.performance import Record, Route
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """candidate: what selection takes, or the fastest tactic where it takes none. fastest: of all tactics.
+    """candidate: what selection takes, None where the record has no such route; the fastest where it takes none.
 
-    baseline: the fastest route that follows the contract's rule and is not the candidate. speed_up: baseline over
-    candidate, at the median; None where `refused` says why none may be printed. of_floor: the floor over the candidate.
+    fastest: of all tactics. baseline: the fastest route that follows the contract's rule and is not the candidate.
+    speed_up: baseline over candidate, at the median; None where `refused` says why none may be printed. of_floor: the
+    floor over the candidate.
     """
 
     candidate: Route | None
@@ -28,11 +29,11 @@ def compare(record: Record) -> Comparison:
     chosen = record.route(record.selected) if record.selected is not None else fastest
     rivals = [route for route in record.routes if is_rival(record, route)]
     best = min(rivals, key=_median, default=None)
-    refused = _refusal(chosen, best)
+    refused = _refusal(record, chosen, best)
     if best is not None and chosen is not None and _same(best, chosen):
         others = [route for route in rivals if not _same(route, chosen)]
         best = min(others, key=_median, default=best)
-        refused = _refusal(chosen, best)
+        refused = _refusal(record, chosen, best)
     speed_up = None
     if refused is None and best is not None and chosen is not None:
         speed_up = _median(best) / _median(chosen)
@@ -56,9 +57,9 @@ def red(record: Record) -> tuple[Route, ...]:
     return tuple(route for route in record.routes if route.tactic and route.gate is not None and not route.gate.passed)
 
 
-def _refusal(candidate: Route | None, baseline: Route | None) -> str | None:
+def _refusal(record: Record, candidate: Route | None, baseline: Route | None) -> str | None:
     if candidate is None:
-        return "no tactic was there"
+        return "no tactic was there" if record.selected is None else "what is selected was not timed"
     if candidate.gate is None or not candidate.gate.passed:
         return "the candidate's gate is red"
     if candidate.latency is None:

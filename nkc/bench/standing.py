@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from nkc.bench.gather import ALLOWED
 from nkc.ir.reader import parse_document
 from nkc.tactics.evidence import Book
 from nkc.tactics.performance import Measurements, Record
@@ -29,17 +28,13 @@ def fresh(records: Iterable[Record], tuning: Tuning) -> tuple[tuple[Record, ...]
 
 
 def as_selected_today(found: Measurements, book: Book) -> Measurements:
-    """Return measurements whose `selected` is what today's selection takes, where the record timed it.
+    """Return measurements whose `selected` is what today's selection takes, timed in the record or not.
 
     A record keeps what was selected when it was made; a tuning row that it led to comes afterwards.
     """
 
     def today(record: Record) -> Record:
-        contract = parse_document(record.contract, record.cell)
-        for candidate in select(contract, ALLOWED, book=book).eligible:
-            route = record.route(candidate.tactic.name)
-            if route is not None and route.latency is not None and route.gate is not None and route.gate.passed:
-                return msgspec.structs.replace(record, selected=route.name)
-        return record
+        selected = select(parse_document(record.contract, record.cell), book=book).selected
+        return msgspec.structs.replace(record, selected=None if selected is None else selected.tactic.name)
 
     return msgspec.structs.replace(found, records=tuple(map(today, found.records)))

@@ -30,8 +30,8 @@ class CellLine(_Struct, frozen=True, kw_only=True):
 
     others: what adds by another rule than the contract's, shown and never the best peer. over_unscaled: the same with
     published times as they were published. over_timed: over the best that was timed here. over_others: over the best of
-    the others, which is no speed-up. Ratios are null where no speed-up may be printed; `refused` says why. rule: how
-    the contract lets sums be made.
+    the others, which is no speed-up. Ratios are null where no speed-up may be printed; `refused` says why: candidate is
+    what selection takes, timed or not. rule: how the contract lets sums be made.
     """
 
     cell: str
@@ -126,7 +126,7 @@ def line_of(record: Record, session: Session) -> CellLine:
         cell=record.cell,
         rows=rows_of(record),
         rule=_rule(record),
-        candidate=said.candidate.name if said.candidate is not None else None,
+        candidate=said.candidate.name if said.candidate is not None else record.selected,
         us=ours,
         of_floor=_shown(said.of_floor),
         peers=_ordered([*timed, *map(_published, listed)]),

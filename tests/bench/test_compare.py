@@ -50,10 +50,26 @@ def test_the_plain_tile_is_a_rival_and_other_tactics_are_none() -> None:
         ),
         ((route(OURS, 10.0, digest="a"),), OURS, None, "no baseline was there"),
         ((route("lib", 10.0),), None, None, "no tactic was there"),
+        (
+            (route(PLAIN, 10.0, digest="a"), route("lib", 20.0)),
+            OURS,
+            PLAIN,
+            "what is selected was not timed",
+        ),
         ((route(OURS, 10.0, digest="a"), route("lib", 5.0, passed=False)), OURS, None, "no baseline was there"),
         ((route(OURS, 10.0, digest="a"), route("lib", 5.0, same_rule=False)), OURS, None, "no baseline was there"),
     ],
-    ids=["red", "untimed", "same name", "same code", "alone", "nothing", "red baseline", "another rule"],
+    ids=[
+        "red",
+        "untimed",
+        "same name",
+        "same code",
+        "alone",
+        "nothing",
+        "another than was selected",
+        "red baseline",
+        "another rule",
+    ],
 )
 def test_no_speed_up_is_said(routes, selected, plain, why) -> None:
     said = compare(record(CONTRACT, routes, selected=selected, plain=plain))

@@ -59,7 +59,7 @@ def _cells(records: "tuple[Record, ...]", lines: "tuple[CellLine, ...]") -> "Tab
         alike = candidate is not None and fastest is not None and candidate.name == fastest.name
         drawn.add_row(
             record.cell if drawn.title is None else record.cell.removeprefix(_head(record)).strip(),
-            _short(candidate),
+            _short_name(line.candidate),
             _median(candidate.latency if candidate else None),
             f"{record.floor_us:.1f} {record.bound}",
             "-" if said.of_floor is None else f"{said.of_floor:.2f}",
@@ -124,7 +124,12 @@ def _short(route: "Route | None") -> str:
     """Return a route's name, a tactic's without target and operation."""
     if route is None:
         return "-"
-    return route.name.split(".", 2)[-1] if route.tactic else route.name
+    return _short_name(route.name) if route.tactic else route.name
+
+
+def _short_name(tactic: str | None) -> str:
+    """Return a tactic's name without target and operation."""
+    return "-" if tactic is None else tactic.split(".", 2)[-1]
 
 
 def _routes(record: "Record") -> "Table":
