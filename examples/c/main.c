@@ -1,6 +1,6 @@
 /* One projection of a real model from C: open the bundle, launch, look at the result. No CUDA header, no Python.
  *
- *     nkc compile --allow-experimental ../qwen3.6-35b.o_proj.m1.sm_90.json -o build
+ *     nkc compile ../qwen3.6-35b.o_proj.m1.sm_90.json -o build
  *     nkc emit-c build -o build
  *     cc -std=c11 -Wall -Wextra -Werror -Ibuild main.c build/nkc_kernels.c -o build/main -ldl && build/main
  *
