@@ -4,7 +4,9 @@ Pure, cheap, total, printable, and about integers, enums and flags. A predicate 
 of a bounded dim. Equal predicates are evaluated once a contract, however many tactics share them.
 """
 
+import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -54,7 +56,19 @@ def show(value: object) -> str:
         return "{" + ", ".join(f"{name}: {show(item)}" for name, item in fields if item is not None) + "}"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return _real(value)
     return str(value)
+
+
+def _real(value: float) -> str:
+    """Return the shortest decimal that is this fp32 value, as all reals of a contract are: `1e-06`."""
+    for digits in range(1, 10):
+        text = f"{value:.{digits}g}"
+        with suppress(OverflowError):  # of the largest, rounded up
+            if struct.unpack("<f", struct.pack("<f", float(text)))[0] == value:
+                return text
+    return repr(value)
 
 
 def plain(value: object) -> Written:

@@ -1,6 +1,7 @@
 """Every kind of predicate at its boundary: what it accepts, what it rejects, and what it offers instead."""
 
 import dataclasses
+import struct
 from enum import StrEnum
 
 import pytest
@@ -13,7 +14,7 @@ from nkc.tactics import addressing, hardware
 from nkc.tactics import predicate as p
 from nkc.tactics.addressing import INT32_MAX, OffsetUnit, ScaleOffsetsFitInt32, offsets_fit_int32
 from nkc.tactics.hardware import TilesAtMost
-from nkc.tactics.predicate import Predicate, lookup
+from nkc.tactics.predicate import Predicate, lookup, show
 from nkc.tactics.reason import Reason, StageName
 
 from ..fixtures.contracts import contract
@@ -512,3 +513,15 @@ def test_a_predicate_asks_only_the_contract() -> None:
         for predicate in _ALL:
             predicate.check(changed)
     assert [predicate.check(BASE) for predicate in _ALL] == first
+
+
+@pytest.mark.parametrize("text", ["1e-06", "1e-05", "1e-10", "448", "0.1", "0", "-2.5", "16777216", "3.40282e+38"])
+def test_a_real_is_shown_as_it_is_written(text: str) -> None:
+    (rounded,) = struct.unpack("<f", struct.pack("<f", float(text)))
+    assert show(rounded) == text or float(show(rounded)) == float(text)
+    assert len(show(rounded)) <= len(text) + 2
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_what_is_shown_of_a_real_is_that_fp32_value_and_no_other(value: float) -> None:
+    assert struct.pack("<f", float(show(value))) == struct.pack("<f", value)

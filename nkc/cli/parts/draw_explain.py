@@ -62,7 +62,7 @@ def _summary(record: "Explain") -> "Table":
     drawn = Table(box=None, show_header=False, pad_edge=False)
     dims = ", ".join(f"{name} {_dim(value)}" for name, value in _section(contract, "shape").items())
     dtypes = ", ".join(f"{name} {value}" for name, value in _section(contract, "dtypes").items())
-    numerics = ", ".join(f"{name} {value}" for name, value in _section(contract, "numerics").items())
+    numerics = ", ".join(f"{name} {show(value)}" for name, value in _section(contract, "numerics").items())
     drawn.add_row("contract", f"{record.operation} on {record.target}: {dims}")
     drawn.add_row("dtypes", dtypes)
     drawn.add_row("numerics", numerics)
