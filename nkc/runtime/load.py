@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Literal
+from typing import Literal, get_args
 
-from nkc.ir.errors import did_you_mean
+from nkc.ir.errors import UsageError, did_you_mean
 from nkc.runtime import bundle as bundles
 from nkc.runtime import kernargs
 from nkc.runtime.bundle import Bundle
@@ -99,9 +99,10 @@ def load(
 
     streams: how many streams may launch a kernel that needs workspace. driver: one that is open already, and stays so.
     launch_path: how CUDA launches are made; `native` is in C where the extension was built and in Python elsewhere, the
-    others are in Python, for comparison. Errors: BundleError where the bundle is damaged or has nothing for the device;
-    DriverError where the driver refuses.
+    others are in Python, for comparison. Errors: UsageError for an argument that means nothing; BundleError where the
+    bundle is damaged or has nothing for the device; DriverError where the driver refuses.
     """
+    _hold_arguments(device, streams, launch_path)
     bundle = source if isinstance(source, Bundle) else bundles.read(source)
     if not bundle.targets:
         raise BundleError(f"{bundle.name}: no entry has an object (all are fallback or unsupported)")
@@ -114,6 +115,15 @@ def load(
             f"{bundle.name}: nothing for {driver.isa}, which device {device} is; it has {', '.join(bundle.targets)}"
         )
     return Library(bundle, driver, streams, owns_driver=owns_driver)
+
+
+def _hold_arguments(device: object, streams: object, launch_path: object) -> None:
+    """Raise UsageError for what is no index of a device, number of streams or way to launch."""
+    for name, value, least in (("device", device, 0), ("streams", streams, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"load({name}=…): wanted an integer from {least} on, got {value!r}")
+    if launch_path not in (known := get_args(LaunchPath)):
+        raise UsageError(f"load(launch_path=…): unknown way {launch_path!r} ({did_you_mean(str(launch_path), known)})")
 
 
 def open_driver(bundle: Bundle, device: int, launch_path: LaunchPath = "native") -> Driver:

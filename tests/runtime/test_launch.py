@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from nkc.ir.contract import DType, WorkspaceInit
+from nkc.ir.errors import UsageError
 from nkc.ir.launch import Extent, LaunchLds
 from nkc.runtime import BundleError, ContractViolation, DriverError, load
 from nkc.runtime import cuda as cuda_driver
@@ -338,3 +339,21 @@ def test_dlpack_is_read_without_a_copy() -> None:
 )
 def test_extents_round_as_documented(extent, rows, size) -> None:
     assert extent.of({"m": rows}) == size
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"device": "cuda:0"}, r"load\(device=…\): wanted an integer from 0 on, got 'cuda:0'"),
+        ({"device": -1}, r"load\(device=…\): wanted an integer from 0 on, got -1"),
+        ({"device": True}, r"load\(device=…\)"),
+        ({"streams": 0}, r"load\(streams=…\): wanted an integer from 1 on, got 0"),
+        ({"launch_path": "nativ"}, r"load\(launch_path=…\): unknown way 'nativ' \(did you mean `native`\?"),
+    ],
+)
+def test_an_argument_of_load_that_means_nothing_is_refused_before_a_driver_is_asked(cuda: Standin, out, given, said):
+    write_bundle(out, [dense_launch()])
+    cuda.reset()
+    with pytest.raises(UsageError, match=said):
+        load(out, **given)
+    assert cuda.log() == []
