@@ -26,7 +26,7 @@ def read_scales(
             gather.add(
                 f"$.scales.{operand.name}",
                 f"missing, `{dtypes[operand.name]}` means nothing without its scales",
-                'for example {"block": [1, 128], "layout": "row_major"}',
+                f'for example {{"block": {_usual_block(operand)}, "layout": "row_major"}}',
             )
     scales = {}
     for operand in scaled:
@@ -47,7 +47,7 @@ def _scale(gather: Gather, raw: Json, path: str, operand: Operand, shape: Mappin
     section = gather.object(raw, path, required=("block", "layout"), optional=("dtype", "leading_dim", "shape"))
     if section is None or "block" not in section or "layout" not in section:
         return None
-    block = _block(gather, section["block"], f"{path}.block", len(operand.axes))
+    block = _block(gather, section["block"], f"{path}.block", operand)
     layout = gather.choice(section["layout"], f"{path}.layout", Layout, operand.scales.layouts, noun="layout")
     dtype = gather.choice(section.get("dtype", "fp32"), f"{path}.dtype", DType, (DType.FP32,), noun="scale dtype")
     if block is None or layout is None or dtype is None or any(axis not in shape for axis in operand.axes):
@@ -60,11 +60,21 @@ def _scale(gather: Gather, raw: Json, path: str, operand: Operand, shape: Mappin
     return Scale(block=block, dtype=dtype, layout=layout, leading_dim=leading)
 
 
-def _block(gather: Gather, raw: Json, path: str, rank: int) -> tuple[int, int] | None:
+def _usual_block(operand: Operand) -> list[int]:
+    """Return the block that deployments use for an operand's scales."""
+    assert operand.scales is not None
+    return list(operand.scales.block)
+
+
+def _block(gather: Gather, raw: Json, path: str, operand: Operand) -> tuple[int, int] | None:
     values = gather.array(raw, path)
-    if len(values) != rank:
+    if len(values) != len(operand.axes):
         if isinstance(raw, list):
-            gather.add(path, f"{len(values)} extents for a tensor of {rank} axes", "for example [1, 128]")
+            gather.add(
+                path,
+                f"{len(values)} extents for a tensor of {len(operand.axes)} axes",
+                f"for example {_usual_block(operand)}",
+            )
         return None
     sizes = [gather.integer(value, f"{path}[{index}]", 1, MAX_BLOCK) for index, value in enumerate(values)]
     if any(size is None for size in sizes):

@@ -64,7 +64,8 @@ def read(path: str | os.PathLike[str]) -> Contract:
         data = Path(path).read_bytes()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ContractError(str(path), [Problem(field="$", what=f"cannot be read: {reason}")]) from None
+        mend = f"name its files, {path}/*.json" if isinstance(error, IsADirectoryError) else ""
+        raise ContractError(str(path), [Problem(field="$", what=f"cannot be read: {reason}", mend=mend)]) from None
     return parse(data, str(path))
 
 

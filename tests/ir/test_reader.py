@@ -124,7 +124,7 @@ ONE_PROBLEM: tuple[tuple[dict[str, object], str], ...] = (
     ({"$.scales.a.block": ABSENT}, "$.scales.a.block: missing, and it has no default (write it)"),
     ({"$.scales.a.layout": ABSENT}, "$.scales.a.layout: missing, and it has no default (write it)"),
     ({"$.scales.b.block": 128}, "$.scales.b.block: `128` is not an array (write it in brackets)"),
-    ({"$.scales.b.block": [128]}, "$.scales.b.block: 1 extents for a tensor of 2 axes (for example [1, 128])"),
+    ({"$.scales.b.block": [128]}, "$.scales.b.block: 1 extents for a tensor of 2 axes (for example [128, 128])"),
     ({"$.scales.b.block": [128, 0]}, "$.scales.b.block[1]: 0 is out of range (an integer from 1 to 1048576)"),
     (
         {"$.scales.a.layout": "k_major"},
