@@ -15,11 +15,11 @@ import click
 
 from nkc import __version__
 from nkc.ir import folder
-from nkc.ir.errors import NkcError
+from nkc.ir.errors import NkcError, did_you_mean
 
 PARTS = "parts"  # the one member of this folder that is no command
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no fault of ours, wherever it is met
-INTERRUPTED, TERMINATED, BROKEN_PIPE = (128 + number for number in (2, 15, 13))  # as a shell says it
+INTERRUPTED, BROKEN_PIPE = (128 + number for number in (2, 13))  # as a shell says it
 COLLECT_EVERY = 200_000  # new objects: looking for cycles once is a tenth of a short command, which leaves few
 
 
@@ -52,6 +52,16 @@ class Commands(click.Group):
         command: click.Command = folder.load(sys.modules[__name__], module_name(cmd_name)).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is named, or say which one was meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            hint = did_you_mean(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"{error.message.rstrip('.')} ({hint})", ctx) from None
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command."""
         try:
@@ -77,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     gc.set_threshold(COLLECT_EVERY)
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # else `nohup`: to be lived through
+        signal.signal(signal.SIGHUP, _terminate)
     _write_whole()
     sys.exit(run(arguments))
 
@@ -95,8 +107,8 @@ def _write_whole() -> None:
 
 def _terminate(number: int, frame: object) -> NoReturn:
     """End as after an interrupt, so that a build which is called off ends its child and removes its scratch folder."""
-    del number, frame
-    raise SystemExit(TERMINATED)
+    del frame
+    raise SystemExit(128 + number)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -127,7 +139,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if isinstance(cause := error.__cause__, KeyboardInterrupt | SystemExit):
             # Python 3.11 turns what ends a program into RuntimeError where a class is being made.
             if isinstance(cause, SystemExit):
-                return TERMINATED
+                return cause.code if isinstance(cause.code, int) else 1
             click.echo("nkc: interrupted", err=True)
             return INTERRUPTED
         if isinstance(error, OSError) and (said := _no_room(error)) is not None:

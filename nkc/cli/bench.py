@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nkc.cli.parts.console import counted
 from nkc.cli.parts.options import OutputPath, format_option
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ def command(
     with Bench(subjects, every=every, first=first, build_only=build_only, cache=cache, dependent=dependent) as bench:
         if build_only is not None:
             kept = f", {bench.reused} of them kept from before" if cache is not None else ""
-            click.echo(f"{build_only}: {bench.kernels} kernels for {len(bench.asked)} contracts{kept}", err=True)
+            built = f"{counted(bench.kernels, 'kernel')} for {counted(len(bench.asked), 'contract')}"
+            click.echo(f"{build_only}: {built}{kept}", err=True)
             return 0
         found = bench.measure(seed=seed, seconds=seconds, export=export)
     return report(found, record=record, export=export, form=form)
@@ -87,7 +89,7 @@ def report(found: "Measurements", *, record: bool, export: Path | None, form: st
         for path in records.merge(found):
             click.echo(f"recorded in {path.name}", err=True)
     if export is not None:
-        click.echo(f"{export}: {len(found.records)} records", err=True)
+        click.echo(f"{export}: {counted(len(found.records), 'record')}", err=True)
     failed = [(each, route) for each in found.records for route in compare.red(each)]
     for each, route in failed:
         assert route.gate is not None

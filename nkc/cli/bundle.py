@@ -2,6 +2,7 @@
 
 import click
 
+from nkc.cli.parts.console import counted
 from nkc.cli.parts.options import format_option
 from nkc.runtime import bundle as bundles
 
@@ -44,4 +45,5 @@ def verify(path: str) -> None:
     Of a packed one every byte is checked. Exit 0 or 4; 2 where there is no bundle.
     """
     bundle = bundles.read(path)
-    click.echo(f"{bundle.name}: {len(bundle.files)} files, {len(bundle.launches)} kernels, all as the manifest says")
+    there = f"{counted(len(bundle.files), 'file')}, {counted(len(bundle.launches), 'kernel')}"
+    click.echo(f"{bundle.name}: {there}, all as the manifest says")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nkc import api
+from nkc.cli.parts.console import counted
 from nkc.cli.parts.options import OutputPath, contract_argument, policy_options, strict_option
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _tally(built: "api.Build") -> None:
         return
     words = [f"{ends[Disposition.OPTIMIZED]} optimized", f"{ends[Disposition.FALLBACK]} fallback"]
     words += [f"{ends[Disposition.UNSUPPORTED]} unsupported", f"{failed} errors"]
-    click.echo(f"{total} contracts: {', '.join(words)}", err=True)
+    click.echo(f"{counted(total, 'contract')}: {', '.join(words)}", err=True)
 
 
 def _progress(total: int) -> AbstractContextManager[Callable[["Request", "Outcome"], None]]:

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nkc.cli.parts.console import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -49,7 +51,7 @@ def add(files: tuple[Path, ...]) -> None:
                     handed_in.check_proofs(file, each, known[each.tactic])
                 for each in ours_here:
                     merge(each.tactic, each.checks)
-                    click.echo(f"{each.tactic}: {len(each.checks)} records", err=True)
+                    click.echo(f"{each.tactic}: {counted(len(each.checks), 'record')}", err=True)
 
 
 def _catalogue() -> "dict[str, Tactic]":
@@ -102,4 +104,4 @@ def prune() -> None:
     for tactic in api.list_tactics():
         dropped = drop(tactic.name, set(code_digests(tactic)))
         if dropped:
-            click.echo(f"{tactic.name}: {dropped} records", err=True)
+            click.echo(f"{tactic.name}: {counted(dropped, 'record')}", err=True)

@@ -2,6 +2,7 @@
 
 import click
 
+from nkc.cli.parts.console import counted
 from nkc.cli.parts.options import OutputPath
 from nkc.runtime import bundle
 
@@ -12,4 +13,5 @@ from nkc.runtime import bundle
 def command(directory: str, output: str) -> None:
     """Check the bundle in DIR and write it as one file. Equal directories give equal bytes."""
     packed = bundle.pack(directory, output)
-    click.echo(f"{output}: {len(packed.launches)} kernels for {', '.join(packed.targets) or 'no target'}", err=True)
+    targets = ", ".join(packed.targets) or "no target"
+    click.echo(f"{output}: {counted(len(packed.launches), 'kernel')} for {targets}", err=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nkc.cli.parts.console import counted
 from nkc.cli.parts.options import format_option
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ STALE_SHOWN = 5
 @click.option("--write", is_flag=True, help="Put the proposed rows into the tables of this checkout.")
 @click.option("--check", is_flag=True, help="Print what the committed tables do not cover; exit 5 if anything.")
 @click.option("--target", metavar="ARCH", help="Only contracts for one target.")
-@click.option("--hints", metavar="FILE", type=click.Path(path_type=Path), help="What `nkc import-tuning` wrote.")
+@click.option(
+    "--hints",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What `nkc import-tuning` wrote.",
+)
 @format_option("table", "json")
 def command(
     contracts: tuple[Path, ...],
@@ -120,7 +126,7 @@ def _propose(
             gone = [row for row in before.rows if known.why_stale(operation, row) is not None]
             path = write_table(merge(before, table, heard, there, gone))
             left = f", {len(gone)} left out that spoke of other kernels" if gone else ""
-            click.echo(f"{path.parent.name}/{path.name}: {len(table.rows)} rows{left}", err=True)
+            click.echo(f"{path.parent.name}/{path.name}: {counted(len(table.rows), 'row')}{left}", err=True)
     return 0
 
 
@@ -161,7 +167,9 @@ def _print_tables(tables: "dict[str, Table]", form: str, *, every: bool) -> None
         draw(drawn)
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     if told:
-        click.echo(f"{sum(counts.values())} rows proposed: {told} (--format json prints them whole)", err=True)
+        click.echo(
+            f"{counted(sum(counts.values()), 'row')} proposed: {told} (--format json prints them whole)", err=True
+        )
     else:
         click.echo("nkc: no fresh record proposes a row (nkc bench --every --record)", err=True)
 

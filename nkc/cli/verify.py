@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nkc.cli.parts.console import counted
 from nkc.cli.parts.options import OutputPath, format_option
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def command(
         raise UsageError("nkc: evidence is kept under model once (leave --model out, or --record and --export)")
     with Session(subjects, pattern, build_only=build_only) as session:
         if build_only is not None:
-            click.echo(f"{build_only}: {len(session.subjects)} kernels", err=True)
+            click.echo(f"{build_only}: {counted(len(session.subjects), 'kernel')}", err=True)
             return 0
         models = ("once", "sequential", "tree") if model == "all" else (model,)
         results = session.verify(engine, regimes, seed=seed, jobs=jobs, models=models)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-_CALLS_OFF = (signal.SIGINT, signal.SIGTERM)
+_CALLS_OFF = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager

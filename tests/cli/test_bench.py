@@ -112,7 +112,7 @@ def test_kernels_are_built_for_another_machine_tactic_by_tactic(tmp_path) -> Non
     out = tmp_path / "out"
     done = nkc("bench", SPLIT_K, "--build-only", out)
     assert done.code == 0, done.err
-    assert "2 kernels for 1 contracts" in done.err
+    assert "2 kernels for 1 contract\n" in done.err
     folders = sorted(path.name for path in out.iterdir())
     assert len(folders) == 2
     assert all((out / name / "manifest.json").is_file() for name in folders)

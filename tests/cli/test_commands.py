@@ -301,3 +301,29 @@ def test_F37_no_folder_for_temporary_files_is_no_bug(tmp_path, monkeypatch, caps
         "(set TMPDIR to a folder that can be written)"
     )
     assert not (tmp_path / "k").exists()
+
+
+def test_a_command_that_is_not_there_names_the_one_that_was_meant() -> None:
+    done = nkc("compil", "contract.json")
+    assert (done.code, done.out) == (2, "")
+    assert done.errors[0].startswith("nkc: No such command 'compil' (did you mean `compile`? known: bench, ")
+
+
+@pytest.mark.parametrize("command", [("compile", "-o", "k"), ("check",), ("id",)])
+def test_a_folder_in_a_contract_s_place_says_how_to_name_its_files(tmp_path, command) -> None:
+    (tmp_path / "kernels").mkdir()
+    done = nkc(command[0], "kernels", *command[1:], cwd=tmp_path)
+    assert done.code == 2
+    assert done.errors == ["kernels:$: cannot be read: is a directory (name its files, kernels/*.json)"]
+
+
+def test_hints_that_are_not_there_are_bad_usage() -> None:
+    done = nkc("tune", "--hints", "nowhere.json", EXAMPLES / "qwen3.6-35b.o_proj.m1.sm_90.json")
+    assert done.code == 2
+    assert "'nowhere.json' does not exist" in done.err
+
+
+def test_a_picture_of_another_kind_than_svg_is_bad_usage(tmp_path) -> None:
+    done = nkc("bench", "--plot", "cells.png", cwd=tmp_path)
+    assert (done.code, done.errors) == (2, ["cells.png: the picture is SVG (name it cells.svg)"])
+    assert list(tmp_path.iterdir()) == []

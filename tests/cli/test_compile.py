@@ -328,7 +328,7 @@ def test_keep_adds_the_source_and_the_compiler_s_texts(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("after", [0.0, 0.02, 0.3])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_build_that_is_called_off_leaves_nothing(tmp_path, number, code, after) -> None:
     """Neither half a directory, nor the child, nor its scratch folder. after: s, from the child's start on."""
     scratch = tmp_path / "scratch"

@@ -19,7 +19,7 @@ def handler():
         del frame
         raise CalledOffError(number)
 
-    before = {number: signal.signal(number, raise_it) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, raise_it) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield raise_it
     for number, old in before.items():
         signal.signal(number, old)
@@ -36,7 +36,7 @@ def block(done, *numbers):
     done.append("the rest of the block")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_takes_effect_at_the_end_of_the_block(handler, number) -> None:
     done = []
     with pytest.raises(CalledOffError, match=str(int(number))):

@@ -123,6 +123,8 @@ def plot_records(subjects: Sequence[Path], out: Path) -> int:
     from nkc.bench import plot
     from nkc.emit.write import write_file
 
+    if out.suffix != ".svg":
+        raise UsageError(f"{out}: the picture is SVG (name it {out.with_suffix('.svg').name})")
     write_file(out.absolute(), plot.svg([chosen_today(subjects)]))
     return 0
 

@@ -19,6 +19,11 @@ def console(*, stderr: bool = False) -> "Console":
     return made
 
 
+def counted(number: int, noun: str) -> str:
+    """Return `3 kernels`, and `1 kernel`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def table(*columns: str, title: str | None = None) -> "Table":
     """Return an empty table in the one style that all commands draw."""
     from rich import box
