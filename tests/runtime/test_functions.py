@@ -309,11 +309,27 @@ def test_zero_rows_are_legal(name) -> None:
         (lambda: runtime.group_quant(torch.ones(2, 128), amax_floor="0"), "amax_floor '0' is not a number from 0"),
         (lambda: runtime.group_quant(torch.ones(2, 128), leading_dim=4.0), "leading_dim 4.0 is not an integer"),
         (lambda: runtime.rms_norm_quant(torch.ones(2, 128).bfloat16(), torch.ones(128), eps="1"), "eps '1' is not a"),
+        (
+            lambda: runtime.rms_norm_quant(torch.ones(2, 128).bfloat16(), torch.ones(128), eps=-1e-6),
+            "eps -1e-06 is not",
+        ),
+        (
+            lambda: runtime.rms_norm_quant(torch.ones(2, 128).bfloat16(), torch.ones(128), eps=1e39),
+            "from 0 to the largest",
+        ),
     ],
 )
 def test_bad_arguments_fail_in_one_line_before_any_route(call, message) -> None:
     with pytest.raises(UsageError, match=message.replace(".", r"\.")):
         call()
+
+
+@pytest.mark.parametrize("eps", [0.0, 1.0, 4.0])
+def test_any_epsilon_that_a_contract_may_say_is_served(eps) -> None:
+    x, weight = torch.full((2, 256), 2.0).bfloat16(), torch.ones(256)
+    codes, scales = runtime.rms_norm_quant(x, weight, eps=eps)[:2]
+    expected = torch.full((2, 256), 2.0 / (4.0 + eps) ** 0.5).bfloat16().float()
+    torch.testing.assert_close(codes.float() * scales.repeat_interleave(128, dim=1), expected, rtol=2**-8, atol=0)
 
 
 @pytest.mark.parametrize("name", ["b", "a_scales", "b_scales"])

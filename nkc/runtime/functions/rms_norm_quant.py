@@ -32,8 +32,8 @@ def resolve(
     refuse_gradients("rms_norm_quant", x=x, weight=weight, residual=residual)
     m, d = matrix("rms_norm_quant", "x", x, torch.bfloat16)
     shaped("rms_norm_quant", "weight", weight, (d,), torch.bfloat16, torch.float32)
-    if not isinstance(eps, Real) or not 0 < eps < 1:
-        raise UsageError(f"rms_norm_quant: eps {eps!r} is not a number between 0 and 1")
+    if not isinstance(eps, Real) or not 0 <= eps <= quantise.FP32_MAX:
+        raise UsageError(f"rms_norm_quant: eps {eps!r} is not a number from 0 to the largest of fp32")
     staging = choice("rms_norm_quant", "staging", staging or "bf16", _STAGINGS)
     if residual is None and staging == "fp32":
         raise UsageError("rms_norm_quant: staging `fp32` without a residual: there is no sum that waits")
