@@ -6,7 +6,7 @@ launch.json holds, so that a C launch refuses what a Python launch refuses.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -86,6 +86,12 @@ class CKernel:
     def aliases(self) -> tuple[str, ...]:
         """Return a C name per contract file, so that a caller need not know which tactic was chosen."""
         return tuple(sorted({re.sub(r"[^A-Za-z0-9]", "_", source.removesuffix(".json")) for source in self.sources}))
+
+
+def disputed(kernels: Iterable[CKernel]) -> tuple[str, ...]:
+    """Return the contract files of one name that asked for different kernels: no C name can stand for them."""
+    asked = Counter(source for kernel in kernels for source in {*kernel.sources})
+    return tuple(sorted(source for source, count in asked.items() if count > 1))
 
 
 def emit(kernels: Sequence[CKernel], *, prefix: str, plan: str, embed: bool) -> Mapping[str, str]:

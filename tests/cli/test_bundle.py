@@ -116,3 +116,17 @@ def test_a_packed_file_that_cannot_be_written_is_one_line(built, tmp_path, capsy
         assert run(["pack", str(built), "-o", str(tmp_path / out)]) == 4
         assert capsys.readouterr().err == f"{tmp_path / out}: cannot be written: {why}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out dir", "taken"]
+
+
+def test_files_of_one_name_that_ask_for_different_kernels_are_named_by_emit_c(tmp_path, capsys) -> None:
+    """No C name can stand for both, and a caller who looks for one should know why."""
+    alone = write_bundle(tmp_path / "alone", [dense_launch()], source="x.json")
+    assert run(["emit-c", str(alone), "-o", str(tmp_path / "apart")]) == 0
+    assert capsys.readouterr().err == ""
+    assert "nkc_kernels_for_x" in (tmp_path / "apart" / "nkc_kernels.h").read_text()
+    alike = write_bundle(tmp_path / "alike", [dense_launch(), dense_launch(identity="another")], source="x.json")
+    assert run(["emit-c", str(alike), "-o", str(tmp_path / "c")]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("x.json: several contracts of this name have kernels of their own, and no nkc_kernels_for_…")
+    assert err.count("\n") == 1
+    assert "nkc_kernels_for_x" not in (tmp_path / "c" / "nkc_kernels.h").read_text()
