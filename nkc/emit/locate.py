@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nkc.ir.errors import UsageError
-from nkc.ir.manifest import MANIFEST_FILE, Manifest
+from nkc.ir.manifest import MANIFEST_FILE, Entry, Manifest
 
 if TYPE_CHECKING:
     from nkc.emit.explain import Explain
@@ -54,7 +54,11 @@ def locate_explain(directory: Path) -> Path:
         return out / entries[0].explain
     if not entries:
         raise UsageError(f"{directory}: nothing here was built by this manifest (see {out / MANIFEST_FILE})")
-    listed = ", ".join(entry.request for entry in entries[:3])
-    raise UsageError(
-        f"{directory}: holds {len(entries)} explanations (name one: {listed}{', ...' if len(entries) > 3 else ''})"
-    )
+    listed = ", ".join(f"{entry.request}{_asked_by(entry)}" for entry in entries[:3])
+    rest = f", …; nkc bundle ls {out} lists all" if len(entries) > 3 else ""
+    raise UsageError(f"{directory}: holds {len(entries)} explanations (name one below it: {listed}{rest})")
+
+
+def _asked_by(entry: Entry) -> str:
+    """Return the contract file that an entry is of, in words; nothing where the manifest names none."""
+    return next((f" of {binding.source}" for binding in entry.bindings), "")
