@@ -2,7 +2,8 @@
 
 `NKC_DISABLE_DISPATCH=1` makes every public function its plain body. `NKC_ROUTE_<NAME>=0` or `=1` turns one route off or
 on, `<NAME>` being the route's name in capitals with `_` for everything else (`NKC_ROUTE_NKC` for `nkc`). Only `0` and
-`1` are values; anything else is an error that names the variable, since `false` must not mean true.
+`1` are values; anything else is an error that names the variable, since `false` must not mean true. So is a name that
+was meant for a switch and is none, as `NKC_DISABLE` or `nkc_route_x`: it would switch nothing.
 """
 
 import os
@@ -15,6 +16,7 @@ from nkc.ir.errors import UsageError
 
 DISABLE = "NKC_DISABLE_DISPATCH"
 ROUTE = "NKC_ROUTE_"
+_MEANT = re.compile(r"nkc_?(route|disable).*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +28,10 @@ class Policy:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> "Policy":
-        """Return the policy of an environment. Errors: UsageError naming every value that is neither 0 nor 1."""
+        """Return the policy of an environment. Errors: UsageError naming every value and every name that is no switch."""
+        names = [name for name in environment if _MEANT.fullmatch(name)]
+        if wrong := sorted(name for name in names if name != DISABLE and not re.fullmatch(f"{ROUTE}[A-Z0-9_]+", name)):
+            raise UsageError(f"{', '.join(wrong)}: no switch of nkc ({DISABLE}, or {ROUTE}<NAME> in capitals)")
         said = {name: value for name, value in environment.items() if name == DISABLE or name.startswith(ROUTE)}
         if wrong := [f"{name}={value!r}" for name, value in sorted(said.items()) if value not in ("0", "1")]:
             raise UsageError(f"{', '.join(wrong)}: a switch is 0 or 1 (unset it for the default)")

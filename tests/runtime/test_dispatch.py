@@ -141,6 +141,13 @@ def test_row_4_a_switch_is_0_or_1_and_nothing_else(name, value) -> None:
         Policy.read({name: value, "PATH": "/bin"})
 
 
+@pytest.mark.parametrize("name", ["NKC_DISABLE", "nkc_disable_dispatch", "NKC_ROUTE", "NKC_ROUTE_", "NKC_route_a"])
+def test_row_4_a_name_that_was_meant_for_a_switch_and_is_none_is_an_error(name) -> None:
+    with pytest.raises(UsageError, match=f"{name}: no switch of nkc"):
+        Policy.read({name: "1", "NKC_ROUTE_A": "1"})
+    assert Policy.read({"NKC_HOME": "/opt", "NKC": "nkc", "NKC_ROUTE_A2_B": "1"}).routes == {"NKC_ROUTE_A2_B": True}
+
+
 def test_row_4_switches_are_read_once(registry, monkeypatch) -> None:
     registry.add("op", Fixture("a"))
     function = make(registry, Policy.read({"NKC_ROUTE_A": "0"}))
