@@ -28,7 +28,7 @@ class Policy:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> "Policy":
-        """Return the policy of an environment. Errors: UsageError naming every value and every name that is no switch."""
+        """Return the policy of an environment. Errors: UsageError naming what is wrong in values and names."""
         names = [name for name in environment if _MEANT.fullmatch(name)]
         if wrong := sorted(name for name in names if name != DISABLE and not re.fullmatch(f"{ROUTE}[A-Z0-9_]+", name)):
             raise UsageError(f"{', '.join(wrong)}: no switch of nkc ({DISABLE}, or {ROUTE}<NAME> in capitals)")
