@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nkc.bench.propose import serving
 from nkc.ir import targets
 from nkc.ir.reader import parse_document
 from nkc.tactics.catalogue import tactics_of
@@ -15,7 +16,7 @@ from nkc.tactics.dense import wave
 from nkc.tactics.performance import read_all
 from nkc.tactics.select import Policy, obstacles, select
 
-from ..fixtures.contracts import contract
+from ..fixtures.contracts import bf16, contract
 
 DENSE = {tactic.name: tactic for tactic in tactics_of("dense")}
 SMALL = DENSE["sm_90.dense.fp8_wgmma_64x64x128_w4_s4"]
@@ -104,6 +105,20 @@ def test_without_a_row_the_rule_orders_and_its_inputs_are_kept() -> None:
         assert candidate.effective_rank == (1, told_again.ns)
         assert candidate.rule == told_again.words
     assert all(candidate.rule is None for candidate in found.candidates if obstacles(found.contract, candidate.tactic))
+
+
+@pytest.mark.parametrize(("operands", "rate"), [("bf16", "bf16"), ("fp8_e4m3", "fp8")])
+@pytest.mark.parametrize("m", [256, 1024, 4096, 8192])
+def test_no_tactic_is_told_to_be_faster_than_the_chip(operands, rate, m) -> None:
+    """A kernel for few weights, timed at few rows, was once told to reach 811 TFLOP/s at 4096, and went first."""
+    sessions = read_all().sessions.values()
+    ceiling = max(session.ceilings.tflops[rate] for session in sessions if rate in session.ceilings.tflops)
+    for n, k in ((2048, 2048), (4096, 7168), (7168, 2048), (8192, 8192), (24576, 1536)):
+        edits = {"$.target.arch": "sm_90", "$.shape.m": m, "$.shape.n": n, "$.shape.k": k}
+        asked = contract(bf16(edits) if operands == "bf16" else {**edits, **LOOSE, "$.numerics.combine": "ascending"})
+        for name, tactic in serving(asked).items():
+            told = tactic.estimate(asked, tactic)
+            assert told is None or 2 * m * n * k / told.ns / 1000 < ceiling, f"{name}: n {n}, k {k}"
 
 
 @pytest.mark.parametrize("target", ["gfx950", "sm_90"])
