@@ -38,12 +38,12 @@ def command(path: str, output: str, prefix: str, by_path: bool) -> None:
         for entry, launch in bundle.entries()
     ]
     files = c.emit(kernels, prefix=prefix, plan=bundle.plan_digest(), embed=not by_path)
+    with Output(Path(output)) as written:
+        for name, text in files.items():
+            written.file(name, text.encode())
     for source in c.disputed(kernels):
         click.echo(
             f"{source}: several contracts of this name have kernels of their own, and no {prefix}_for_… "
             "(name one of the files otherwise)",
             err=True,
         )
-    with Output(Path(output)) as written:
-        for name, text in files.items():
-            written.file(name, text.encode())
