@@ -41,9 +41,9 @@ def command(path: str, output: str, prefix: str, by_path: bool) -> None:
     with Output(Path(output)) as written:
         for name, text in files.items():
             written.file(name, text.encode())
-    for source in c.disputed(kernels):
+    for alias in sorted(c.disputed(kernels)):
         click.echo(
-            f"{source}: several contracts of this name have kernels of their own, and no {prefix}_for_… "
-            "(name one of the files otherwise)",
+            f"{prefix}_for_{alias}: left out, the files of several contracts have this name and kernels of their own "
+            "(name one otherwise)",
             err=True,
         )

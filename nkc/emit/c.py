@@ -6,7 +6,7 @@ launch.json holds, so that a C launch refuses what a Python launch refuses.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -88,10 +88,10 @@ class CKernel:
         return tuple(sorted({re.sub(r"[^A-Za-z0-9]", "_", source.removesuffix(".json")) for source in self.sources}))
 
 
-def disputed(kernels: Iterable[CKernel]) -> tuple[str, ...]:
-    """Return the contract files of one name that asked for different kernels: no C name can stand for them."""
-    asked = Counter(source for kernel in kernels for source in {*kernel.sources})
-    return tuple(sorted(source for source, count in asked.items() if count > 1))
+def disputed(kernels: Iterable[CKernel]) -> frozenset[str]:
+    """Return the aliases that several kernels would have: such a name is nobody's."""
+    asked = Counter(alias for kernel in kernels for alias in kernel.aliases)
+    return frozenset(alias for alias, count in asked.items() if count > 1)
 
 
 def emit(kernels: Sequence[CKernel], *, prefix: str, plan: str, embed: bool) -> Mapping[str, str]:
@@ -105,7 +105,7 @@ def emit(kernels: Sequence[CKernel], *, prefix: str, plan: str, embed: bool) -> 
     if not kernels:
         raise UsageError("the bundle has no object to launch (all its entries are fallback or unsupported)")
     names = _names([kernel.launch for kernel in kernels])
-    asked = Counter(alias for kernel in kernels for alias in kernel.aliases)
+    nobodys = disputed(kernels)
     arches = sorted({kernel.launch.target.arch for kernel in kernels})
     values = {
         "prefix": prefix,
@@ -125,7 +125,7 @@ def emit(kernels: Sequence[CKernel], *, prefix: str, plan: str, embed: bool) -> 
         "arches": ", ".join(arches),
         "max_kernarg_bytes": max(len(kernel.kernargs) for kernel in kernels),
         "max_parameters": max(len(kernel.launch.arguments) for kernel in kernels),
-        "kernels": [_kernel(kernel, name, prefix, embed, asked) for kernel, name in zip(kernels, names, strict=True)],
+        "kernels": [_kernel(kernel, name, prefix, embed, nobodys) for kernel, name in zip(kernels, names, strict=True)],
     }
     return {f"{prefix}{suffix}": _render(f"c/bundle{suffix}.j2", values) for suffix in (".h", ".c")}
 
@@ -144,8 +144,8 @@ def _names(launches: Sequence[Launch]) -> list[str]:
     ]
 
 
-def _kernel(kernel: CKernel, name: str, prefix: str, embed: bool, asked: Mapping[str, int]) -> dict[str, object]:
-    """Return what the templates place for one kernel. An alias that two kernels would have is nobody's."""
+def _kernel(kernel: CKernel, name: str, prefix: str, embed: bool, nobodys: Set[str]) -> dict[str, object]:
+    """Return what the templates place for one kernel. nobodys: aliases that it must not have."""
     launch = kernel.launch
     _check_attributes(launch)
     ordered = sorted(launch.arguments, key=lambda argument: argument.offset)
@@ -183,7 +183,7 @@ def _kernel(kernel: CKernel, name: str, prefix: str, embed: bool, asked: Mapping
         "path": kernel.path,
         "sha256": launch.sha256,
         "comment": _comment(tensors, ranges, has_workspace, launch),
-        "aliases": [alias for alias in kernel.aliases if asked[alias] == 1],
+        "aliases": [alias for alias in kernel.aliases if alias not in nobodys],
         "pointer_parameters": [*pointers, *(f"int32_t {dim}" for dim in dims)],
         "pointer_names": ", ".join(guard.argument for guard in tensors),
         "dim_names": ", ".join(dims),
