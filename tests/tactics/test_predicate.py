@@ -518,8 +518,7 @@ def test_a_predicate_asks_only_the_contract() -> None:
 @pytest.mark.parametrize("text", ["1e-06", "1e-05", "1e-10", "448", "0.1", "0", "-2.5", "16777216", "3.40282e+38"])
 def test_a_real_is_shown_as_it_is_written(text: str) -> None:
     (rounded,) = struct.unpack("<f", struct.pack("<f", float(text)))
-    assert show(rounded) == text or float(show(rounded)) == float(text)
-    assert len(show(rounded)) <= len(text) + 2
+    assert show(rounded) == text
 
 
 @given(st.floats(width=32, allow_nan=False, allow_infinity=False))
