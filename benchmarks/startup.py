@@ -23,7 +23,10 @@ import atexit, os, sys, time
 def figures():
     line = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))
     begun = int(open('/proc/self/stat').read().rpartition(')')[2].split()[19]) / os.sysconf('SC_CLK_TCK')
-    queued = int(open('/proc/self/schedstat').read().split()[1]) / 1e9
+    try:
+        queued = int(open('/proc/self/schedstat').read().split()[1]) / 1e9
+    except OSError:  # a kernel that does not count it: waiting for a core is taken for nkc's own
+        queued = 0.0
     idle = time.clock_gettime(time.CLOCK_BOOTTIME) - begun - time.process_time() - queued
     sys.stderr.write(f"{line.split()[1]} {max(0, round(idle * 1e6))}")
 atexit.register(figures)
@@ -65,7 +68,8 @@ def once(arguments: Sequence[str]) -> Cost:
     figures = done.stderr.split()
     if done.returncode or len(figures) != 2 or not all(map(str.isdigit, figures)):
         raise RuntimeError(f"nkc {' '.join(arguments)}: exit {done.returncode}: {done.stderr}")
-    return Cost(seconds, cpu_seconds + int(figures[1]) / 1e6, cpu_seconds, int(figures[0]) / 1024)
+    own_seconds = min(seconds, cpu_seconds + int(figures[1]) / 1e6)
+    return Cost(seconds, own_seconds, cpu_seconds, int(figures[0]) / 1024)
 
 
 def _children() -> float:
